@@ -1,0 +1,162 @@
+"""The command line: ``ocr-worker extract`` and ``ocr-worker doctor``.
+
+Turns arguments into settings and a run into an exit code; the work is elsewhere. Exit codes: 0 all
+documents done, 1 some were not, 2 usage or environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ocr_worker import __version__
+from ocr_worker.console import JsonReporter, choose_reporter, closing_table
+from ocr_worker.inputs import InputError, find_files
+from ocr_worker.settings import (
+    CONFIG_FILE_VARIABLE,
+    DEFAULT_CONFIG_FILE,
+    OutputFormat,
+    SettingsError,
+    WorkerSettings,
+    accepted_values,
+    load_settings,
+    variable_of,
+)
+from pdf_ops.contract.errors import PdfOpsError
+from pdf_ops.contract.fingerprint import OcrMode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DONE = 0
+SOME_FAILED = 1
+USAGE_OR_ENVIRONMENT = 2
+
+_SETTINGS_HELP = (
+    "Each can also be given in the environment under the name in brackets, in .env, or in a YAML file "
+    f"({DEFAULT_CONFIG_FILE} here, or ${CONFIG_FILE_VARIABLE}) under its own name; flags win, then the "
+    "environment, then .env, then the file."
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments, those of the settings made from their definition."""
+    parser = argparse.ArgumentParser(
+        prog="ocr-worker",
+        description="Turns PDFs and images into rows, one per page, with the text and where it came from.",
+    )
+    parser.add_argument("--version", action="version", version=f"ocr-worker {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    extract = commands.add_parser(
+        "extract",
+        help="read files on this machine",
+        description="Read PDF, PNG, JPEG and TIFF files, told by content and not by name, into "
+        "DIR/pages.parquet and DIR/documents.parquet.",
+        epilog="Exit code: 0 every document was read, 1 some were not (documents.parquet says why), "
+        "2 wrong usage or environment.",
+    )
+    extract.add_argument("inputs", nargs="+", type=Path, metavar="FILE_OR_FOLDER", help="what to read")
+    extract.add_argument("--out", required=True, type=Path, metavar="DIR", help="where to write")
+    extract.add_argument(
+        "--format",
+        type=OutputFormat,
+        choices=list(OutputFormat),
+        default=OutputFormat.PARQUET,
+        help="what to write (default: parquet)",
+    )
+    extract.add_argument(
+        "--text-dir", type=Path, metavar="DIR", help="also write each document's text as a file there"
+    )
+    extract.add_argument("--json", action="store_true", help="progress and summary as JSON lines")
+    extract.add_argument(
+        "--profile", type=Path, metavar="FILE", help="write where the time went; HTML if it is named so"
+    )
+    _add_settings(extract)
+    doctor = commands.add_parser(
+        "doctor",
+        help="show engines, versions, languages and limits",
+        description="Show which engines, versions, languages and limits are in force, and what is missing.",
+    )
+    _add_settings(doctor)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("settings", _SETTINGS_HELP)
+    for name, field in WorkerSettings.model_fields.items():
+        default = field.get_default()
+        shown = "" if default is None or field.default_factory is not None else f", default: {default}"
+        arguments: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        if field.annotation is not bool:
+            arguments = {"metavar": name.rpartition("_")[2].upper()}
+        accepted = f"({accepted_values(field)}{shown}) [{variable_of(name, field)}]"
+        group.add_argument(
+            "--" + name.replace("_", "-"),
+            dest=f"setting_{name}",
+            default=None,
+            help=f"{field.description} {accepted}".replace("%", "%%"),
+            **arguments,
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options = build_parser().parse_args(arguments)
+    try:
+        settings = _settings(options)
+        return _doctor(settings) if options.command == "doctor" else _extract(options, settings)
+    except SettingsError as error:
+        return _fail(f"settings:\n  {str(error).replace(chr(10), chr(10) + '  ')}")
+    except InputError as error:
+        return _fail(str(error))
+    except PdfOpsError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return _fail("stopped at once; nothing was written")
+
+
+def _settings(options: argparse.Namespace) -> WorkerSettings:
+    prefix = "setting_"
+    given = {
+        name.removeprefix(prefix): value
+        for name, value in vars(options).items()
+        if name.startswith(prefix) and value is not None
+    }
+    return load_settings(given)
+
+
+def _extract(options: argparse.Namespace, settings: WorkerSettings) -> int:
+    from ocr_worker.engines import tesseract
+    from ocr_worker.extract import Destination, Extraction
+
+    if settings.ocr is not OcrMode.OFF:
+        tesseract.check_languages(settings.reading.languages)
+    files = find_files(options.inputs, without=[options.out, *filter(None, [options.text_dir])])
+    destination = Destination(folder=options.out, format=options.format, text_folder=options.text_dir)
+    with choose_reporter(as_json=options.json) as reporter:
+        extraction = Extraction(settings, files, destination, reporter, options.profile)
+        stopped_by = extraction.run()
+    summary = extraction.summary
+    if isinstance(reporter, JsonReporter):
+        reporter.finished(summary)
+    else:
+        print(closing_table(summary))
+    if stopped_by is not None:
+        return _fail(str(stopped_by))
+    return SOME_FAILED if summary.documents_failed else DONE
+
+
+def _doctor(settings: WorkerSettings) -> int:
+    from ocr_worker.doctor import examine, report
+
+    findings = examine(settings)
+    print(report(findings))
+    is_broken = any(finding.problem and finding.is_fatal for finding in findings)
+    return USAGE_OR_ENVIRONMENT if is_broken else DONE
+
+
+def _fail(message: str) -> int:
+    print(f"ocr-worker: {message}", file=sys.stderr)
+    return USAGE_OR_ENVIRONMENT

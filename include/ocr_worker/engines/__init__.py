@@ -1,0 +1,121 @@
+"""What a page is read with: one module per outside tool, behind the shapes declared here.
+
+The shapes are the seam for tests, too: a faulty engine is just another engine. Nothing outside
+these modules knows a tool's API or command line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+    import numpy.typing as npt
+
+    Gray: TypeAlias = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """A page's size as it is shown, and the clockwise rotation that the file declares."""
+
+    width_pt: float
+    height_pt: float
+    rotation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextLayer:
+    """The text that a file holds for a page, with what the parser knows about it.
+
+    ``None`` means not known: a figure that costs time is only taken where it can matter.
+
+    Attributes:
+        text: The text, lines separated by a newline.
+        is_drawn: Whether the page draws anything at all.
+        unmapped_ratio: Share of the sampled glyphs that have no mapping to Unicode.
+        invisible_ratio: Share of the sampled glyphs that are drawn invisibly.
+        image_coverage: Share of the page's area that images cover.
+        path_count: How many vector shapes the page draws.
+    """
+
+    text: str
+    is_drawn: bool = True
+    unmapped_ratio: float | None = None
+    invisible_ratio: float | None = None
+    image_coverage: float | None = None
+    path_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A page as 8-bit gray pixels, contiguous, rows first."""
+
+    pixels: Gray
+    dpi: float
+
+
+class Page(Protocol):
+    """One open page."""
+
+    def geometry(self) -> Geometry:
+        """Size and declared rotation."""
+
+    def text_layer(self) -> TextLayer | None:
+        """The file's own text, or None where the format cannot hold any."""
+
+    def picture(self, dpi: int, max_pixels: int) -> Picture:
+        """The page in gray, upright as declared, at the resolution or below ``max_pixels``."""
+
+
+class Document(Protocol):
+    """One open document."""
+
+    page_count: int
+    parser: str
+
+    def page(self, index: int) -> AbstractContextManager[Page]:
+        """Open the page with this number, from 0."""
+
+    def close(self) -> None:
+        """Give back what the document holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recognition:
+    """What OCR read.
+
+    Attributes:
+        text: Words in lines, blocks separated by an empty line.
+        confidences: One per word, 0 to 100.
+        rotation: The clockwise turn that the engine itself applied to read the page.
+    """
+
+    text: str
+    confidences: tuple[float, ...]
+    rotation: int = 0
+
+    @property
+    def mean(self) -> float:
+        """Mean word confidence, 0 where nothing was read."""
+        return sum(self.confidences) / len(self.confidences) if self.confidences else 0.0
+
+    @property
+    def low(self) -> float:
+        """The 10th percentile of the word confidences."""
+        return sorted(self.confidences)[len(self.confidences) // 10] if self.confidences else 0.0
+
+
+class Recognizer(Protocol):
+    """An OCR engine, loaded once per process."""
+
+    name: str
+
+    def recognize(self, picture: Picture) -> Recognition:
+        """Read a picture."""
+
+    def orientation(self, picture: Picture) -> int | None:
+        """The clockwise turn that would put the picture upright, or None if it cannot tell."""

@@ -1,0 +1,156 @@
+"""Pillow: PNG, JPEG and TIFF, each frame a page.
+
+Only these three formats are ever opened, whatever else Pillow could: its other readers are attack
+surface without a user.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ocr_worker.engines import Geometry, Picture
+from ocr_worker.pictures import MIN_DPI, resized_gray
+from pdf_ops.contract.errors import ErrorKind, PdfOpsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from PIL import Image
+
+FORMATS = ("PNG", "JPEG", "TIFF")
+PLAUSIBLE_DPI = (100.0, 1300.0)
+# Screens and cameras write 72 or 96 or nothing; then the long side is taken for that of a letter page.
+ASSUMED_LONG_SIDE_INCHES = 11.0
+MAX_UPSCALE = 2.0
+_EXIF_ORIENTATION = 0x0112
+_EXIF_ROTATION = {3: 180, 4: 180, 5: 90, 6: 90, 7: 270, 8: 270}
+
+
+@cache
+def version() -> str:
+    """Name and version, as rows carry it."""
+    import PIL
+
+    return f"pillow {PIL.__version__}"
+
+
+class ImageDocument:
+    """An image file; a TIFF may hold many pages."""
+
+    def __init__(self, path: Path, max_pixels: int) -> None:
+        """Open the file and count its frames; no pixel is decoded yet.
+
+        Raises:
+            PdfOpsError: BOMB/pixels, CORRUPT/image_unreadable.
+        """
+        from PIL import Image
+
+        # The limit is ours and checked per frame, before decoding; Pillow's own only warns.
+        Image.MAX_IMAGE_PIXELS = None
+        self._max_pixels = max_pixels
+        try:
+            self._image = Image.open(path, formats=FORMATS)
+            self.page_count = int(getattr(self._image, "n_frames", 1))
+        except (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError) as error:
+            raise PdfOpsError(ErrorKind.CORRUPT_IMAGE_UNREADABLE, f"pillow: {error}") from error
+        self.parser = version()
+
+    @contextmanager
+    def page(self, index: int) -> Iterator[ImagePage]:
+        """Open one frame.
+
+        Raises:
+            PdfOpsError: CORRUPT/page_unreadable.
+        """
+        try:
+            self._image.seek(index)
+        except (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError) as error:
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pillow: {error}") from error
+        yield ImagePage(self._image)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._image.close()
+
+
+class ImagePage:
+    """One frame of an image."""
+
+    def __init__(self, image: Image.Image) -> None:
+        """Wrap the frame that the image stands at."""
+        self._image = image
+        orientation = image.getexif().get(_EXIF_ORIENTATION, 1)
+        self._rotation = _EXIF_ROTATION.get(orientation, 0)
+        self._dpi = _source_dpi(image)
+
+    def geometry(self) -> Geometry:
+        """Size at the source's resolution, and the rotation that EXIF declares."""
+        width, height = self._image.size
+        if self._rotation in (90, 270):
+            width, height = height, width
+        return Geometry(
+            width_pt=width / self._dpi * 72, height_pt=height / self._dpi * 72, rotation=self._rotation
+        )
+
+    def text_layer(self) -> None:
+        """Images hold no text."""
+        return
+
+    def picture(self, dpi: int, max_pixels: int) -> Picture:
+        """The frame in gray, upright, near the wanted resolution.
+
+        Raises:
+            PdfOpsError: BOMB/pixels, CORRUPT/page_unreadable.
+        """
+        from PIL import ImageOps
+
+        width, height = self._image.size
+        if width * height > 4 * max_pixels:
+            raise PdfOpsError(
+                ErrorKind.BOMB_PIXELS,
+                f"the image has {width} x {height} pixels, {4 * max_pixels} are allowed",
+            )
+        scale = dpi / self._dpi
+        scale = 1.0 if 0.75 <= scale <= 1.1 else min(MAX_UPSCALE, scale)
+        scale = min(scale, (max_pixels / (width * height)) ** 0.5)
+        if self._dpi * scale < MIN_DPI:
+            raise PdfOpsError(ErrorKind.BOMB_PIXELS, f"the image has {width} x {height} pixels")
+        try:
+            gray = _on_white(self._image)
+        except (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError) as error:
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pillow: {error}") from error
+        if self._rotation:
+            gray = ImageOps.exif_transpose(gray)
+        return Picture(pixels=resized_gray(gray, scale), dpi=self._dpi * scale)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """The image in gray; what is transparent shows white paper, as a viewer would."""
+    from PIL import Image
+
+    if image.mode.startswith("I;16"):
+        return image.point(lambda level: level / 256).convert("L")
+    if "A" in image.getbands() or "transparency" in image.info:
+        layered = image.convert("RGBA")
+        paper = Image.new("RGBA", layered.size, "white")
+        return Image.alpha_composite(paper, layered).convert("L")
+    gray = image.convert("L")
+    if _EXIF_ORIENTATION in image.getexif():
+        gray.getexif()[_EXIF_ORIENTATION] = image.getexif()[_EXIF_ORIENTATION]
+    return gray
+
+
+def _source_dpi(image: Image.Image) -> float:
+    """The file's own resolution if it is plausible, else one that makes it a page of paper."""
+    declared = image.info.get("dpi")
+    if isinstance(declared, tuple) and declared:
+        try:
+            value = float(declared[0])
+        except (TypeError, ValueError, ZeroDivisionError):
+            value = 0.0
+        if PLAUSIBLE_DPI[0] <= value <= PLAUSIBLE_DPI[1]:
+            return value
+    return max(MIN_DPI, max(image.size) / ASSUMED_LONG_SIDE_INCHES)

@@ -1,0 +1,251 @@
+"""pdfium: the first parser and renderer, through pypdfium2.
+
+Not thread-safe: one process, one thread. Text and pictures come from here; what they are worth is
+judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ocr_worker.engines import Geometry, Picture, TextLayer
+from ocr_worker.pictures import capped_dpi, resized_gray
+from pdf_ops.contract.errors import ErrorKind, PdfOpsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Glyphs looked at per page for mapping and visibility. Every call crosses into C, so all of them
+# would cost more than the text itself; 48 tell a bad layer from a good one.
+SAMPLED_GLYPHS = 48
+# Below this many characters it matters what else the page draws; above, the text speaks for itself.
+FEW_CHARACTERS = 250
+MAX_OBJECTS = 5_000
+MAX_FORM_DEPTH = 3
+_INVISIBLE = 3
+
+
+@cache
+def version() -> str:
+    """Name and version, as rows carry it."""
+    from pypdfium2 import version as pypdfium2_version
+
+    return f"pdfium {pypdfium2_version.PDFIUM_INFO.build}"
+
+
+class PdfiumDocument:
+    """A PDF opened by pdfium."""
+
+    def __init__(self, path: Path, password: str | None) -> None:
+        """Open the file.
+
+        Raises:
+            PdfOpsError: ENCRYPTED/… if it needs a password, CORRUPT/unreadable if pdfium gives up.
+        """
+        import pypdfium2
+        import pypdfium2.raw as pdfium_c
+
+        try:
+            self._pdf = pypdfium2.PdfDocument(path, password=password)
+        except pypdfium2.PdfiumError as error:
+            if getattr(error, "err_code", None) == pdfium_c.FPDF_ERR_PASSWORD:
+                kind = (
+                    ErrorKind.ENCRYPTED_PASSWORD_WRONG if password else ErrorKind.ENCRYPTED_PASSWORD_REQUIRED
+                )
+                raise PdfOpsError(kind) from error
+            raise PdfOpsError(ErrorKind.CORRUPT_UNREADABLE, f"pdfium: {error}") from error
+        self.page_count = len(self._pdf)
+        self.parser = version()
+
+    @contextmanager
+    def page(self, index: int) -> Iterator[PdfiumPage]:
+        """Open one page.
+
+        Raises:
+            PdfOpsError: CORRUPT/page_unreadable.
+        """
+        import pypdfium2
+
+        try:
+            page = self._pdf[index]
+        except pypdfium2.PdfiumError as error:
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pdfium: {error}") from error
+        try:
+            yield PdfiumPage(page)
+        finally:
+            page.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._pdf.close()
+
+
+class PdfiumPage:
+    """One page opened by pdfium."""
+
+    def __init__(self, page: Any) -> None:
+        """Wrap an open page."""
+        self._page = page
+
+    def geometry(self) -> Geometry:
+        """Size as shown, and the declared rotation."""
+        width, height = self._page.get_size()
+        return Geometry(width_pt=width, height_pt=height, rotation=self._page.get_rotation())
+
+    def text_layer(self) -> TextLayer:
+        """The text with figures from a sample of its glyphs.
+
+        Raises:
+            PdfOpsError: CORRUPT/page_unreadable.
+        """
+        import pypdfium2
+        import pypdfium2.raw as pdfium_c
+
+        try:
+            textpage = self._page.get_textpage()
+        except pypdfium2.PdfiumError as error:
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pdfium text: {error}") from error
+        try:
+            count = pdfium_c.FPDFText_CountChars(textpage)
+            if count <= 0:
+                covered, shapes, drawn = self._drawn()
+                return TextLayer(text="", is_drawn=drawn, image_coverage=covered, path_count=shapes)
+            buffer = (ctypes.c_ushort * (count + 1))()
+            written = pdfium_c.FPDFText_GetText(textpage, 0, count, buffer)
+            text = bytes(memoryview(buffer).cast("B")[: max(0, written - 1) * 2]).decode(
+                "utf-16-le", errors="replace"
+            )
+            unmapped, invisible = _sample(textpage, count)
+        finally:
+            textpage.close()
+        coverage: float | None = None
+        paths: int | None = None
+        if len(text) < FEW_CHARACTERS or invisible > 0:
+            coverage, paths, _ = self._drawn()
+        return TextLayer(
+            text=text,
+            unmapped_ratio=unmapped,
+            invisible_ratio=invisible,
+            image_coverage=coverage,
+            path_count=paths,
+        )
+
+    def _drawn(self) -> tuple[float, int, bool]:
+        """Share of the page under images, number of shapes, and whether anything is drawn."""
+        import pypdfium2.raw as pdfium_c
+
+        width, height = self._page.get_mediabox()[2:]
+        left, bottom, right, top = self._page.get_cropbox()
+        page_area = max(1.0, abs((right - left) * (top - bottom)) or width * height)
+        image_area, paths, drawn = 0.0, 0, False
+        for number, item in enumerate(self._page.get_objects(max_depth=MAX_FORM_DEPTH)):
+            if number >= MAX_OBJECTS:
+                break
+            drawn = True
+            if item.type == pdfium_c.FPDF_PAGEOBJ_PATH:
+                paths += 1
+            elif item.type == pdfium_c.FPDF_PAGEOBJ_IMAGE and item.level == 0:
+                x0, y0, x1, y1 = item.get_bounds()
+                x0, x1 = max(x0, left), min(x1, right)
+                y0, y1 = max(y0, bottom), min(y1, top)
+                image_area += max(0.0, x1 - x0) * max(0.0, y1 - y0)
+            elif item.type == pdfium_c.FPDF_PAGEOBJ_IMAGE:
+                image_area += page_area  # Inside a form its bounds are the form's; take it as large.
+        return min(1.0, image_area / page_area), paths, drawn or self._has_annotations()
+
+    def _has_annotations(self) -> bool:
+        import pypdfium2.raw as pdfium_c
+
+        return bool(pdfium_c.FPDFPage_GetAnnotCount(self._page) > 0)
+
+    def picture(self, dpi: int, max_pixels: int) -> Picture:
+        """The page in gray: the scan's own image where the page is one, else a render.
+
+        Raises:
+            PdfOpsError: BOMB/pixels, CORRUPT/page_unreadable.
+        """
+        import numpy as np
+        import pypdfium2
+
+        width, height = self._page.get_size()
+        capped = capped_dpi(width, height, dpi, max_pixels)
+        try:
+            embedded = self._embedded_scan(capped, max_pixels)
+            if embedded is not None:
+                return embedded
+            bitmap = self._page.render(scale=capped / 72, grayscale=True, may_draw_forms=True)
+        except pypdfium2.PdfiumError as error:
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pdfium render: {error}") from error
+        rows: Any = np.asarray(bitmap.to_numpy()).reshape(bitmap.height, -1)
+        return Picture(pixels=np.ascontiguousarray(rows[:, : bitmap.width]), dpi=capped)
+
+    def _embedded_scan(self, dpi: float, max_pixels: int) -> Picture | None:
+        """The image of a page that is nothing but one upright scan: cheaper, and never resampled twice."""
+        import pypdfium2.raw as pdfium_c
+
+        if self._page.get_rotation():
+            return None
+        if not 0 < pdfium_c.FPDFPage_CountObjects(self._page) <= SAMPLED_GLYPHS:
+            return None
+        image = None
+        for item in self._page.get_objects(max_depth=1):
+            if item.type == pdfium_c.FPDF_PAGEOBJ_IMAGE and image is None:
+                image = item
+            elif item.type != pdfium_c.FPDF_PAGEOBJ_TEXT or not _is_invisible(item):
+                return None
+        if image is None or self._has_annotations() or not self._fills_page(image):
+            return None
+        pixels_wide, pixels_high = image.get_px_size()
+        width_pt = self._page.get_size()[0]
+        image_dpi = pixels_wide / width_pt * 72
+        # Sources finer than twice the target are cheaper to render than to decode whole.
+        if pixels_wide * pixels_high > max_pixels or not 0.7 * dpi <= image_dpi <= 2 * dpi:
+            return None
+        info = image.get_metadata()
+        plain = {pdfium_c.FPDF_COLORSPACE_DEVICEGRAY, pdfium_c.FPDF_COLORSPACE_DEVICERGB}
+        if info.bits_per_pixel not in (8, 24) or info.colorspace not in plain:
+            return None
+        gray = image.get_bitmap(render=False).to_pil().convert("L")
+        scale = dpi / image_dpi if image_dpi > dpi * 1.1 else 1.0
+        return Picture(pixels=resized_gray(gray, scale), dpi=image_dpi * scale)
+
+    def _fills_page(self, image: Any) -> bool:
+        a, b, c, d, _, _ = image.get_matrix().get()
+        left, bottom, right, top = self._page.get_cropbox()
+        x0, y0, x1, y1 = image.get_bounds()
+        slack_x, slack_y = 0.02 * (right - left), 0.02 * (top - bottom)
+        return bool(
+            a > 0
+            and d > 0
+            and abs(b) < 1e-3 * a
+            and abs(c) < 1e-3 * d
+            and abs(x0 - left) <= slack_x
+            and abs(x1 - right) <= slack_x
+            and abs(y0 - bottom) <= slack_y
+            and abs(y1 - top) <= slack_y
+        )
+
+
+def _is_invisible(item: Any) -> bool:
+    import pypdfium2.raw as pdfium_c
+
+    return bool(pdfium_c.FPDFTextObj_GetTextRenderMode(item) == _INVISIBLE)
+
+
+def _sample(textpage: Any, count: int) -> tuple[float, float]:
+    """Shares of unmapped and of invisible glyphs in an even sample of a page's text."""
+    import pypdfium2.raw as pdfium_c
+
+    unmapped = invisible = seen = 0
+    for index in range(0, count, max(1, count // SAMPLED_GLYPHS)):
+        item = pdfium_c.FPDFText_GetTextObject(textpage, index)
+        if not item:
+            continue  # A space or line break that pdfium put in itself.
+        seen += 1
+        unmapped += pdfium_c.FPDFText_HasUnicodeMapError(textpage, index) == 1
+        invisible += pdfium_c.FPDFTextObj_GetTextRenderMode(item) == _INVISIBLE
+    return (unmapped / seen, invisible / seen) if seen else (0.0, 0.0)

@@ -1,0 +1,197 @@
+"""The page process: opens documents, reads slices of pages, and answers on a socket.
+
+Started by ``ocr_worker.pages`` with an environment that holds no credentials. It may be killed at
+any moment; whoever started it loses one slice.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from ocr_worker.limits import apply_limits, limit_cpu_of_next_page
+from ocr_worker.opening import open_document, open_second
+from ocr_worker.profiling import profiled_part
+from ocr_worker.protocol import (
+    EXIT_OUT_OF_MEMORY,
+    HEADER,
+    MARK,
+    NO_PAGE,
+    PageAnswer,
+    ProcessConfig,
+    SliceRequest,
+    encode_end,
+    encode_failed,
+    encode_opened,
+    encode_pages,
+)
+from ocr_worker.reading import PageReader, Stopwatch
+from ocr_worker.sniff import MediaType
+from pdf_ops.contract.errors import ErrorClass, PdfOpsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ocr_worker.engines import Document, Recognizer
+    from ocr_worker.reading import Reading
+
+# Answers are sent in batches: a frame for each 1 ms page would cost more than the page.
+FLUSH_S = 0.05
+FLUSH_CHARACTERS = 262_144
+
+
+class PageProcess:
+    """The loop of one page process."""
+
+    def __init__(self, requests: BinaryIO, answers: BinaryIO, mark_fd: int) -> None:
+        """Take the ends to talk on, and the file that says which page is being read."""
+        self._requests = requests
+        self._answers = answers
+        self._mark_fd = mark_fd
+        self._config = ProcessConfig.decode(self._receive() or b"{}")
+        self._reader = PageReader(self._config.reading, self._load_recognizer)
+        self._open: tuple[tuple[Path, bool], Document] | None = None
+        self._second: tuple[Path, Document] | None = None
+
+    def serve(self) -> None:
+        """Answer requests until there are no more."""
+        apply_limits(self._config.limits)
+        self._send(encode_end())
+        with profiled_part(self._config.profile_folder):
+            self._serve()
+
+    def _serve(self) -> None:
+        while (content := self._receive()) is not None:
+            self._mark(NO_PAGE)
+            limit_cpu_of_next_page(self._config.limits)
+            self._answer(SliceRequest.decode(content))
+            self._send(encode_end())
+
+    def _answer(self, request: SliceRequest) -> None:
+        watch = Stopwatch()
+        try:
+            document = self._document(request)
+        except PdfOpsError as error:
+            self._send(encode_failed(error))
+            return
+        self._send(encode_opened(document.page_count, watch.lap_ms()))
+        if document.page_count > self._config.max_pages:
+            return
+        batch: list[PageAnswer] = []
+        characters, flushed = 0, time.monotonic()
+        for page in self._pages(document, request):
+            batch.append(page)
+            characters += len(page.reading.text) if page.reading is not None else 0
+            if characters > FLUSH_CHARACTERS or time.monotonic() - flushed > FLUSH_S:
+                self._send(encode_pages(batch))
+                batch, characters, flushed = [], 0, time.monotonic()
+        if batch:
+            self._send(encode_pages(batch))
+
+    def _pages(self, document: Document, request: SliceRequest) -> Iterator[PageAnswer]:
+        for index in range(request.first, min(request.last, document.page_count)):
+            self._mark(index)
+            limit_cpu_of_next_page(self._config.limits)
+            watch, cpu = Stopwatch(), _cpu_s()
+            reading = error = None
+            try:
+                with document.page(index) as page:
+                    reading = self._reader.read(page, document.parser)
+            except PdfOpsError as first:
+                reading, error = self._by_second(request, index, first)
+            yield PageAnswer(index, reading, error, watch.lap_ms(), (_cpu_s() - cpu) * 1000)
+
+    def _by_second(
+        self, request: SliceRequest, index: int, first: PdfOpsError
+    ) -> tuple[Reading | None, PdfOpsError | None]:
+        """Give the second parser its try at a page that the first could not read."""
+        is_pdf = request.media_type is MediaType.PDF
+        if request.is_careful or not is_pdf or first.kind.error_class is not ErrorClass.CORRUPT:
+            return None, first
+        try:
+            if self._second is None or self._second[0] != request.path:
+                self._close_second()
+                self._second = (request.path, open_second(request.path, request.password))
+            document = self._second[1]
+            if index >= document.page_count:
+                return None, first
+            with document.page(index) as page:
+                return self._reader.read(page, document.parser), None
+        except PdfOpsError:
+            return None, first
+
+    def _document(self, request: SliceRequest) -> Document:
+        """The open document; kept open between slices, since most slices go on where one ended."""
+        key = (request.path, request.is_careful)
+        if self._open is not None and self._open[0] == key:
+            return self._open[1]
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+        self._close_second()
+        document = open_document(
+            request.path,
+            request.media_type,
+            password=request.password,
+            is_careful=request.is_careful,
+            max_pixels=self._config.reading.max_page_pixels,
+        )
+        self._open = (key, document)
+        return document
+
+    def _close_second(self) -> None:
+        if self._second is not None:
+            self._second[1].close()
+            self._second = None
+
+    def _load_recognizer(self) -> Recognizer:
+        name, languages = self._config.recognizer, self._config.reading.languages_label
+        if ":" in name:
+            module, _, factory = name.partition(":")
+            return cast("Recognizer", getattr(importlib.import_module(module), factory)(languages))
+        from ocr_worker.engines.tesseract import load_recognizer
+
+        return load_recognizer(name, languages)
+
+    def _receive(self) -> bytes | None:
+        header = self._requests.read(HEADER.size)
+        if len(header) < HEADER.size:
+            return None
+        (size,) = HEADER.unpack(header)
+        return self._requests.read(size)
+
+    def _send(self, content: bytes) -> None:
+        self._answers.write(HEADER.pack(len(content)) + content)
+        self._answers.flush()
+
+    def _mark(self, index: int) -> None:
+        os.pwrite(self._mark_fd, MARK.pack(index), 0)
+
+
+def _cpu_s() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def main(arguments: list[str]) -> int:
+    """Serve on the descriptors that the command line names."""
+    channel = socket.socket(fileno=int(arguments[0]))
+    try:
+        with channel.makefile("rb") as requests, channel.makefile("wb") as answers:
+            PageProcess(requests, answers, int(arguments[1])).serve()
+    except MemoryError:
+        # No clean-up: there is no memory for it.
+        os._exit(EXIT_OUT_OF_MEMORY)
+    except BrokenPipeError:
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""What a file is, by its first bytes and never by its name.
+
+Not a parser: it reads one kilobyte and compares, so the main process may do it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pdf_ops.contract.errors import ErrorKind, PdfOpsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD_BYTES = 1024  # Readers accept a PDF header anywhere in the first kilobyte.
+
+
+class MediaType(StrEnum):
+    """The kinds of files that are read."""
+
+    PDF = "application/pdf"
+    PNG = "image/png"
+    JPEG = "image/jpeg"
+    TIFF = "image/tiff"
+
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", MediaType.PNG),
+    (b"\xff\xd8\xff", MediaType.JPEG),
+    (b"II*\x00", MediaType.TIFF),
+    (b"MM\x00*", MediaType.TIFF),
+    (b"II+\x00", MediaType.TIFF),
+    (b"MM\x00+", MediaType.TIFF),
+)
+_NAMED_PDF = (".pdf", ".fdf")
+_HTML = (b"<!doctype html", b"<html", b"<head", b"<body", b"<?xml")
+
+
+def media_type(head: bytes, name: str) -> MediaType:
+    """Tell what a file is from its first bytes; the name only sharpens the error.
+
+    Raises:
+        PdfOpsError: CORRUPT/empty_file, CORRUPT/not_a_pdf or POLICY/unsupported_type.
+    """
+    for magic, found in _MAGIC:
+        if head.startswith(magic):
+            return found
+    if b"%PDF-" in head[:HEAD_BYTES]:
+        return MediaType.PDF
+    if not head:
+        raise PdfOpsError(ErrorKind.CORRUPT_EMPTY_FILE)
+    if name.lower().endswith(_NAMED_PDF):
+        looks_like = "an HTML page" if head.lstrip().lower().startswith(_HTML) else "something else"
+        raise PdfOpsError(ErrorKind.CORRUPT_NOT_A_PDF, f"named as a PDF, but its bytes are {looks_like}")
+    raise PdfOpsError(ErrorKind.POLICY_UNSUPPORTED_TYPE, "the bytes are no PDF, PNG, JPEG or TIFF")
+
+
+def sniff(path: Path) -> MediaType:
+    """Tell what a file on disk is.
+
+    Raises:
+        PdfOpsError: As ``media_type``, and SOURCE/unreadable if the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise PdfOpsError(ErrorKind.SOURCE_UNREADABLE, error.strerror or "cannot be opened") from error
+    return media_type(head, path.name)
