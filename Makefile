@@ -7,6 +7,7 @@ BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadfile
+CORPUS ?= ../shared/corpus
 
 # Airflow must never touch the user's own ~/airflow.
 export AIRFLOW_HOME := $(CURDIR)/.build/airflow-$(AIRFLOW)
@@ -40,7 +41,7 @@ format: $(READY) ## Fix what can be fixed by itself, and format
 	$(BIN)/ruff format .
 
 bench: $(READY) $(BENCH_READY) ## Measure against peers, which live in an environment of their own
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --corpus $(CORPUS) $(BENCH_ARGS)
 
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
 	@UV="$$(scripts/setup.sh uv)" scripts/lock.sh

@@ -7,6 +7,7 @@ documents done, 1 some were not, 2 usage or environment.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 from ocr_worker import __version__
 from ocr_worker.console import JsonReporter, choose_reporter, closing_table
 from ocr_worker.inputs import InputError, find_files
-from ocr_worker.settings import (
+from ocr_worker.options import (
     CONFIG_FILE_VARIABLE,
     DEFAULT_CONFIG_FILE,
-    OutputFormat,
     SettingsError,
-    WorkerSettings,
-    accepted_values,
-    load_settings,
-    variable_of,
+    load,
+    settings_of,
 )
+from ocr_worker.pages import ONE_THREAD_VARIABLES
+from ocr_worker.settings import OutputFormat, WorkerSettings
 from pdf_ops.contract.errors import PdfOpsError
 from pdf_ops.contract.fingerprint import OcrMode
 
@@ -34,6 +34,7 @@ DONE = 0
 SOME_FAILED = 1
 USAGE_OR_ENVIRONMENT = 2
 
+_SETTING_PREFIX = "setting_"
 _SETTINGS_HELP = (
     "Each can also be given in the environment under the name in brackets, in .env, or in a YAML file "
     f"({DEFAULT_CONFIG_FILE} here, or ${CONFIG_FILE_VARIABLE}) under its own name; flags win, then the "
@@ -85,24 +86,25 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("settings", _SETTINGS_HELP)
-    for name, field in WorkerSettings.model_fields.items():
-        default = field.get_default()
-        shown = "" if default is None or field.default_factory is not None else f", default: {default}"
+    for setting in settings_of(WorkerSettings):
+        shown = "" if setting.default is None else f", default: {setting.default}"
         arguments: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
-        if field.annotation is not bool:
-            arguments = {"metavar": name.rpartition("_")[2].upper()}
-        accepted = f"({accepted_values(field)}{shown}) [{variable_of(name, field)}]"
+        if setting.kind is not bool:
+            arguments = {"metavar": setting.name.rpartition("_")[2].upper()}
+        accepted = f"({setting.accepted}{shown}) [{setting.option.variable}]"
         group.add_argument(
-            "--" + name.replace("_", "-"),
-            dest=f"setting_{name}",
+            setting.flag,
+            dest=f"{_SETTING_PREFIX}{setting.name}",
             default=None,
-            help=f"{field.description} {accepted}".replace("%", "%%"),
+            help=f"{setting.option.description} {accepted}".replace("%", "%%"),
             **arguments,
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    for variable in ONE_THREAD_VARIABLES:
+        os.environ.setdefault(variable, "1")
     options = build_parser().parse_args(arguments)
     try:
         settings = _settings(options)
@@ -118,13 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settings(options: argparse.Namespace) -> WorkerSettings:
-    prefix = "setting_"
     given = {
-        name.removeprefix(prefix): value
+        name.removeprefix(_SETTING_PREFIX): value
         for name, value in vars(options).items()
-        if name.startswith(prefix) and value is not None
+        if name.startswith(_SETTING_PREFIX)
     }
-    return load_settings(given)
+    return load(WorkerSettings, given)
 
 
 def _extract(options: argparse.Namespace, settings: WorkerSettings) -> int:

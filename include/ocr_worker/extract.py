@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ocr_worker.inputs import identify
+from ocr_worker.inputs import identify, is_small
 from ocr_worker.output import TextFolder, open_writer
 from ocr_worker.pages import PagePool
 from ocr_worker.profiling import profiled_run
@@ -182,13 +182,15 @@ class Extraction:
     async def _begin(self, pool: PagePool, path: Path) -> _Begun:
         began = time.perf_counter()
         max_bytes = self._settings.max_megabytes * 2**20
-        source, media_type, error = await asyncio.to_thread(identify, path, max_bytes)
+        if is_small(path):
+            source, media_type, error = identify(path, max_bytes)
+        else:
+            source, media_type, error = await asyncio.to_thread(identify, path, max_bytes)
         stream = None
         if self._is_cancelled:
             error = error or PdfOpsError(ErrorKind.LOST_CANCELLED)
         elif media_type is not None:
-            password = self._settings.password
-            stream = await pool.read(path, media_type, password.get_secret_value() if password else None)
+            stream = await pool.read(path, media_type, self._settings.password)
         return _Begun(path, source, began, stream, error)
 
     async def _write(

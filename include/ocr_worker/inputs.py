@@ -42,7 +42,7 @@ def find_files(given: Sequence[Path], *, without: Iterable[Path] = ()) -> list[P
     found: dict[Path, None] = {}
     for path in given:
         candidates = _below(path, left_out) if path.is_dir() else [path]
-        found.update((candidate.absolute(), None) for candidate in candidates)
+        found.update((Path(os.path.abspath(candidate)), None) for candidate in candidates)  # noqa: PTH100 -- Path.absolute keeps ".."
     if not found:
         raise InputError(f"no file in {', '.join(map(str, given))}")
     return list(found)
@@ -57,6 +57,14 @@ def _below(folder: Path, left_out: set[Path]) -> Iterator[Path]:
             if not name.startswith(".") and not (left_out and (here / name).resolve() in left_out)
         )
         yield from (here / name for name in sorted(names) if not name.startswith("."))
+
+
+def is_small(path: Path) -> bool:
+    """Whether identifying it takes less time than handing it to a thread."""
+    try:
+        return path.stat().st_size < _HASHED_AT_ONCE
+    except OSError:
+        return True
 
 
 def identify(path: Path, max_bytes: int) -> tuple[Source, MediaType | None, PdfOpsError | None]:

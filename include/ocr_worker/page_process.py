@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 # Answers are sent in batches: a frame for each 1 ms page would cost more than the page.
 FLUSH_S = 0.05
 FLUSH_CHARACTERS = 262_144
+# Parsers keep what they have parsed until the document is closed: memory would grow with its length.
+REOPEN_AFTER_PAGES = 800
 
 
 class PageProcess:
@@ -58,6 +60,7 @@ class PageProcess:
         self._reader = PageReader(self._config.reading, self._load_recognizer)
         self._open: tuple[tuple[Path, bool], Document] | None = None
         self._second: tuple[Path, Document] | None = None
+        self._pages_read = 0
 
     def serve(self) -> None:
         """Answer requests until there are no more."""
@@ -97,6 +100,7 @@ class PageProcess:
     def _pages(self, document: Document, request: SliceRequest) -> Iterator[PageAnswer]:
         for index in range(request.first, min(request.last, document.page_count)):
             self._mark(index)
+            self._pages_read += 1
             limit_cpu_of_next_page(self._config.limits)
             watch, cpu = Stopwatch(), _cpu_s()
             reading = error = None
@@ -129,8 +133,9 @@ class PageProcess:
     def _document(self, request: SliceRequest) -> Document:
         """The open document; kept open between slices, since most slices go on where one ended."""
         key = (request.path, request.is_careful)
-        if self._open is not None and self._open[0] == key:
+        if self._open is not None and self._open[0] == key and self._pages_read < REOPEN_AFTER_PAGES:
             return self._open[1]
+        self._pages_read = 0
         if self._open is not None:
             self._open[1].close()
             self._open = None

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 # What a page process may know of the environment. Credentials, proxies and endpoints are not in it.
 PASSED_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "TESSDATA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
+# Parallel work is ours to arrange: threads of OpenMP fight over the cores, those of OpenBLAS only cost.
+ONE_THREAD_VARIABLES = ("OMP_THREAD_LIMIT", "OPENBLAS_NUM_THREADS")
 START_TIMEOUT_S = 60.0
 START_ATTEMPTS = 3
 START_PAUSE_S = 1.0
@@ -116,7 +118,7 @@ class PageProcess:
         ours, theirs = socket.socketpair()
         environment = {name: os.environ[name] for name in PASSED_ENVIRONMENT if name in os.environ}
         scratch = str(self._config.scratch)
-        environment |= {"OMP_THREAD_LIMIT": "1", "HOME": scratch, "TMPDIR": scratch}
+        environment |= dict.fromkeys(ONE_THREAD_VARIABLES, "1") | {"HOME": scratch, "TMPDIR": scratch}
         self._spawn(theirs, environment)
         theirs.close()
         self._usage.started += 1

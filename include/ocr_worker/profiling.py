@@ -76,7 +76,8 @@ def _rendered(main: Session, parts: list[Session], *, as_html: bool) -> str:
     for part in parts:
         pages = part if pages is None else Session.combine(pages, part)
     if as_html:
-        return HTMLRenderer().render(main if pages is None else Session.combine(main, pages))
+        whole = main if pages is None else Session.combine(main, pages)
+        return str(HTMLRenderer().render(whole))
     renderer = ConsoleRenderer(unicode=True, color=False)
     shown = ["Main process", renderer.render(main)]
     if pages is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from itertools import pairwise
+from operator import add
 from typing import TYPE_CHECKING
 
 from pdf_ops.contract.pages import MethodReason
@@ -33,7 +33,7 @@ MIN_WORDLIKE = 0.62
 MIN_PAIRS = 80
 MIN_ALPHANUMERIC = 0.4
 MIN_JUDGED = 100
-SAMPLE_CHARACTERS = 1_500
+SAMPLE_CHARACTERS = 1_000
 
 _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]")
 _REPLACED = re.compile("\ufffd")
@@ -42,6 +42,8 @@ _CID = re.compile(r"\(cid:\d+\)")
 _BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd\ufffe\uffff\U000f0000-\U0010fffd]|\\(cid:")
 _SPACE = re.compile(r"\s+")
 _LETTERS = re.compile("[a-z]{2,}")
+_OTHER_LETTER = re.compile(r"[^\W\d_a-z]")
+_ACCENT = re.compile("[\u0300-\u036f]+")
 # Dot leaders, rules and bullets are how tables of contents look, not a sign of a broken font.
 _FURNITURE = re.compile(r"[\s._\-\u2013\u2014·•…=|/:,*+$%()]+")
 
@@ -143,15 +145,13 @@ def wordlike_ratio(text: str) -> float | None:
     """Share of neighbouring letters that commonly stand together; None where there is too little to tell."""
     sample = text[:SAMPLE_CHARACTERS].lower()
     if not sample.isascii():
-        decomposed = unicodedata.normalize("NFD", sample)
-        sample = "".join(char for char in decomposed if not unicodedata.combining(char))
-        letters = sum(map(str.isalpha, sample))
-        if letters > 2 * sum(map(len, _LETTERS.findall(sample))):
-            return None  # Another script.
-    pairs = common = 0
-    for word in _LETTERS.findall(sample):
-        pairs += len(word) - 1
-        common += sum(first + second in _COMMON_PAIRS for first, second in pairwise(word))
+        sample = _ACCENT.sub("", unicodedata.normalize("NFD", sample))
+    words = _LETTERS.findall(sample)
+    joined = " ".join(words)
+    if len(_OTHER_LETTER.findall(sample)) > len(joined) - len(words):
+        return None  # Another script.
+    pairs = len(joined) - 2 * len(words) + 1
+    common = sum(map(_COMMON_PAIRS.__contains__, map(add, joined, joined[1:])))
     return common / pairs if pairs >= MIN_PAIRS else None
 
 

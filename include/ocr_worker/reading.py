@@ -213,17 +213,13 @@ def _without_ocr(base: Reading, verdict: Verdict, layer_error: PdfOpsError | Non
     return replace(base, text="", method=Method.NONE, reason=MethodReason.OCR_OFF)
 
 
-_LINE_ENDS = str.maketrans({"\r": "\n", "\x00": None, "\u2028": "\n", "\u2029": "\n", "\ufffe": "-"})
+# NUL ends a string in too many programs; pdfium marks a hyphen at the end of a line with U+FFFE.
+_REPLACED = (("\r\n", "\n"), ("\r", "\n"), ("\0", ""), ("\u2028", "\n"), ("\u2029", "\n"), ("\ufffe", "-"))
 
 
 def clean_text(text: str) -> str:
-    """Text as every row holds it: newlines only, no NUL, valid Unicode.
-
-    pdfium marks a hyphen at the end of a line with U+FFFE; it becomes a hyphen again.
-    """
-    if "\r\n" in text:
-        text = text.replace("\r\n", "\n")
-    if text.isascii() and "\r" not in text and "\x00" not in text:
-        return text
-    text = text.translate(_LINE_ENDS)
-    return text.encode("utf-8", errors="replace").decode("utf-8")
+    """Text as every row holds it: newlines only, no NUL, valid Unicode."""
+    for odd, plain in _REPLACED:
+        if odd in text:
+            text = text.replace(odd, plain)
+    return text if text.isascii() else text.encode("utf-8", errors="replace").decode("utf-8")

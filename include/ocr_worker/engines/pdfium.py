@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Glyphs looked at per page for mapping and visibility. Every call crosses into C, so all of them
-# would cost more than the text itself; 48 tell a bad layer from a good one.
-SAMPLED_GLYPHS = 48
+# would cost more than the text itself; 32 tell a bad layer from a good one.
+SAMPLED_GLYPHS = 32
 # Below this many characters it matters what else the page draws; above, the text speaks for itself.
 FEW_CHARACTERS = 250
 MAX_OBJECTS = 5_000
+# A scan with an OCR layer draws its words, a page that draws more is not looked through for one.
+MAX_SCAN_OBJECTS = 48
 MAX_FORM_DEPTH = 3
 _INVISIBLE = 3
 
@@ -138,23 +140,21 @@ class PdfiumPage:
         """Share of the page under images, number of shapes, and whether anything is drawn."""
         import pypdfium2.raw as pdfium_c
 
-        width, height = self._page.get_mediabox()[2:]
         left, bottom, right, top = self._page.get_cropbox()
-        page_area = max(1.0, abs((right - left) * (top - bottom)) or width * height)
+        page_area = max(1.0, abs((right - left) * (top - bottom)))
+        x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
         image_area, paths, drawn = 0.0, 0, False
-        for number, item in enumerate(self._page.get_objects(max_depth=MAX_FORM_DEPTH)):
-            if number >= MAX_OBJECTS:
-                break
+        for item, depth in _objects(self._page.raw, MAX_OBJECTS):
             drawn = True
-            if item.type == pdfium_c.FPDF_PAGEOBJ_PATH:
+            kind = pdfium_c.FPDFPageObj_GetType(item)
+            if kind == pdfium_c.FPDF_PAGEOBJ_PATH:
                 paths += 1
-            elif item.type == pdfium_c.FPDF_PAGEOBJ_IMAGE and item.level == 0:
-                x0, y0, x1, y1 = item.get_bounds()
-                x0, x1 = max(x0, left), min(x1, right)
-                y0, y1 = max(y0, bottom), min(y1, top)
-                image_area += max(0.0, x1 - x0) * max(0.0, y1 - y0)
-            elif item.type == pdfium_c.FPDF_PAGEOBJ_IMAGE:
+            elif kind == pdfium_c.FPDF_PAGEOBJ_IMAGE and depth:
                 image_area += page_area  # Inside a form its bounds are the form's; take it as large.
+            elif kind == pdfium_c.FPDF_PAGEOBJ_IMAGE and pdfium_c.FPDFPageObj_GetBounds(item, x0, y0, x1, y1):
+                wide = min(x1.value, right) - max(x0.value, left)
+                high = min(y1.value, top) - max(y0.value, bottom)
+                image_area += max(0.0, wide) * max(0.0, high)
         return min(1.0, image_area / page_area), paths, drawn or self._has_annotations()
 
     def _has_annotations(self) -> bool:
@@ -189,7 +189,7 @@ class PdfiumPage:
 
         if self._page.get_rotation():
             return None
-        if not 0 < pdfium_c.FPDFPage_CountObjects(self._page) <= SAMPLED_GLYPHS:
+        if not 0 < pdfium_c.FPDFPage_CountObjects(self._page) <= MAX_SCAN_OBJECTS:
             return None
         image = None
         for item in self._page.get_objects(max_depth=1):
@@ -228,6 +228,28 @@ class PdfiumPage:
             and abs(y0 - bottom) <= slack_y
             and abs(y1 - top) <= slack_y
         )
+
+
+def _objects(page: Any, most: int) -> Iterator[tuple[Any, int]]:
+    """What a page draws, with how deep in forms it is; at most so many, as a hostile page has millions.
+
+    The binding's own iterator makes a Python object of each, which costs ten times as much.
+    """
+    import pypdfium2.raw as pdfium_c
+
+    form_type = pdfium_c.FPDF_PAGEOBJ_FORM
+    waiting = [(page, 0, pdfium_c.FPDFPage_CountObjects, pdfium_c.FPDFPage_GetObject)]
+    while waiting:
+        parent, depth, count, get = waiting.pop()
+        for index in range(min(count(parent), most)):
+            most -= 1
+            item = get(parent, index)
+            if pdfium_c.FPDFPageObj_GetType(item) == form_type and depth < MAX_FORM_DEPTH:
+                waiting.append(
+                    (item, depth + 1, pdfium_c.FPDFFormObj_CountObjects, pdfium_c.FPDFFormObj_GetObject)
+                )
+            else:
+                yield item, depth
 
 
 def _is_invisible(item: Any) -> bool:

@@ -187,11 +187,10 @@ class PageRow:
     read_at: Annotated[datetime, Column("timestamp[ms, tz=UTC]", "When the page was finished.", Group.TIMING)]
 
 
-TIMING_COLUMNS: frozenset[str] = frozenset(
-    {column.name for column in columns(PageRow) if column.group is Group.TIMING}
-    | {"run_id", "worker_id", "attempt"}
-)
-"""The columns that may differ between two readings of the same bytes with the same settings."""
+def varying_columns() -> frozenset[str]:
+    """The columns that may differ between two readings of the same bytes with the same settings."""
+    timing = {column.name for column in columns(PageRow) if column.group is Group.TIMING}
+    return frozenset(timing | {"run_id", "worker_id", "attempt"})
 
 
 def page_schema() -> pa.Schema:

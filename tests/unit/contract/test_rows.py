@@ -14,12 +14,12 @@ from pdf_ops.contract import documents, pages
 from pdf_ops.contract.documents import DOCUMENT_SCHEMA_VERSION, DocumentRow, DocumentStatus, document_schema
 from pdf_ops.contract.pages import (
     PAGE_SCHEMA_VERSION,
-    TIMING_COLUMNS,
     Method,
     MethodReason,
     PageRow,
     PageStatus,
     page_schema,
+    varying_columns,
 )
 from pdf_ops.contract.schema import Column, Group, RowError, SchemaError, Table, arrow_schema, columns
 
@@ -246,7 +246,7 @@ def test_the_columns_that_may_differ_between_identical_readings_are_named():
     assert {
         "open_ms", "text_ms", "render_ms", "prepare_ms", "ocr_ms", "total_ms", "cpu_ms", "read_at",
         "run_id", "worker_id", "attempt",
-    } == TIMING_COLUMNS  # fmt: skip
+    } == varying_columns()  # fmt: skip
 
 
 def test_dictionary_columns_filter_like_text(tmp_path):
