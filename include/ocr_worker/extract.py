@@ -64,7 +64,6 @@ class _Begun:
 
     path: Path
     source: Source
-    began: float
     stream: DocumentStream | None
     error: PdfOpsError | None
 
@@ -180,7 +179,6 @@ class Extraction:
                 task.cancel()
 
     async def _begin(self, pool: PagePool, path: Path) -> _Begun:
-        began = time.perf_counter()
         max_bytes = self._settings.max_megabytes * 2**20
         if is_small(path):
             source, media_type, error = identify(path, max_bytes)
@@ -191,7 +189,7 @@ class Extraction:
             error = error or PdfOpsError(ErrorKind.LOST_CANCELLED)
         elif media_type is not None:
             stream = await pool.read(path, media_type, self._settings.password)
-        return _Begun(path, source, began, stream, error)
+        return _Begun(path, source, stream, error)
 
     async def _write(
         self,
@@ -215,7 +213,7 @@ class Extraction:
                 self._reporter.page(self.summary, row)
             tally.page_count = begun.stream.page_count
             error = begun.stream.error
-        document = tally.document_row(error, (time.perf_counter() - begun.began) * 1000)
+        document = tally.document_row(error, begun.stream.wall_ms if begun.stream is not None else 0.0)
         if texts is not None and begun.stream is not None:
             texts.end(keep=document.status in (DocumentStatus.DONE, DocumentStatus.PARTIAL))
         documents.write(document)

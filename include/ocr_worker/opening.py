@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ocr_worker.engines import load_factory
 from ocr_worker.sniff import MediaType
 from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError
 
@@ -20,7 +21,13 @@ _TAIL_BYTES = 4096
 
 
 def open_document(
-    path: Path, media_type: MediaType, *, password: str | None, is_careful: bool, max_pixels: int
+    path: Path,
+    media_type: MediaType,
+    *,
+    password: str | None,
+    is_careful: bool,
+    max_pixels: int,
+    parser: str = "pdfium",
 ) -> Document:
     """Open a document.
 
@@ -30,6 +37,7 @@ def open_document(
         password: For an encrypted document.
         is_careful: Leave pdfium out: it crashed, hung or ate the memory here before.
         max_pixels: The largest picture of a page.
+        parser: The first parser; ``package.module:factory`` takes another's place.
 
     Raises:
         PdfOpsError: With document scope.
@@ -42,8 +50,9 @@ def open_document(
         return open_second(path, password)
     from ocr_worker.engines.pdfium import PdfiumDocument
 
+    first_parser = load_factory(parser) if ":" in parser else PdfiumDocument
     try:
-        return _with_pages(PdfiumDocument(path, password))
+        return _with_pages(first_parser(path, password))
     except PdfOpsError as first:
         if first.kind.error_class is ErrorClass.ENCRYPTED:
             raise

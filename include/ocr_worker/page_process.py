@@ -6,7 +6,6 @@ any moment; whoever started it loses one slice.
 
 from __future__ import annotations
 
-import importlib
 import os
 import resource
 import socket
@@ -14,6 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from ocr_worker.engines import load_factory
 from ocr_worker.limits import apply_limits, limit_cpu_of_next_page
 from ocr_worker.opening import open_document, open_second
 from ocr_worker.profiling import profiled_part
@@ -46,6 +46,7 @@ FLUSH_S = 0.05
 FLUSH_CHARACTERS = 262_144
 # Parsers keep what they have parsed until the document is closed: memory would grow with its length.
 REOPEN_AFTER_PAGES = 800
+REOPEN_AFTER_MS = 5_000.0
 
 
 class PageProcess:
@@ -60,11 +61,14 @@ class PageProcess:
         self._reader = PageReader(self._config.reading, self._load_recognizer)
         self._open: tuple[tuple[Path, bool], Document] | None = None
         self._second: tuple[Path, Document] | None = None
-        self._pages_read = 0
+        self._pages_read, self._read_ms = 0, 0.0
 
     def serve(self) -> None:
         """Answer requests until there are no more."""
         apply_limits(self._config.limits)
+        # Loaded before it reports for work: limits too tight for that are the run's problem, no document's.
+        import pypdfium2.raw  # noqa: F401
+
         self._send(encode_end())
         with profiled_part(self._config.profile_folder):
             self._serve()
@@ -100,7 +104,6 @@ class PageProcess:
     def _pages(self, document: Document, request: SliceRequest) -> Iterator[PageAnswer]:
         for index in range(request.first, min(request.last, document.page_count)):
             self._mark(index)
-            self._pages_read += 1
             limit_cpu_of_next_page(self._config.limits)
             watch, cpu = Stopwatch(), _cpu_s()
             reading = error = None
@@ -109,7 +112,10 @@ class PageProcess:
                     reading = self._reader.read(page, document.parser)
             except PdfOpsError as first:
                 reading, error = self._by_second(request, index, first)
-            yield PageAnswer(index, reading, error, watch.lap_ms(), (_cpu_s() - cpu) * 1000)
+            total_ms = watch.lap_ms()
+            self._pages_read += 1
+            self._read_ms += total_ms
+            yield PageAnswer(index, reading, error, total_ms, (_cpu_s() - cpu) * 1000)
 
     def _by_second(
         self, request: SliceRequest, index: int, first: PdfOpsError
@@ -133,9 +139,10 @@ class PageProcess:
     def _document(self, request: SliceRequest) -> Document:
         """The open document; kept open between slices, since most slices go on where one ended."""
         key = (request.path, request.is_careful)
-        if self._open is not None and self._open[0] == key and self._pages_read < REOPEN_AFTER_PAGES:
+        is_fresh = self._pages_read < REOPEN_AFTER_PAGES and self._read_ms < REOPEN_AFTER_MS
+        if self._open is not None and self._open[0] == key and is_fresh:
             return self._open[1]
-        self._pages_read = 0
+        self._pages_read, self._read_ms = 0, 0.0
         if self._open is not None:
             self._open[1].close()
             self._open = None
@@ -146,6 +153,7 @@ class PageProcess:
             password=request.password,
             is_careful=request.is_careful,
             max_pixels=self._config.reading.max_page_pixels,
+            parser=self._config.parser,
         )
         self._open = (key, document)
         return document
@@ -158,8 +166,7 @@ class PageProcess:
     def _load_recognizer(self) -> Recognizer:
         name, languages = self._config.recognizer, self._config.reading.languages_label
         if ":" in name:
-            module, _, factory = name.partition(":")
-            return cast("Recognizer", getattr(importlib.import_module(module), factory)(languages))
+            return cast("Recognizer", load_factory(name)(languages))
         from ocr_worker.engines.tesseract import load_recognizer
 
         return load_recognizer(name, languages)

@@ -182,6 +182,11 @@ class PageProcess:
             return
         self._writer.close()
         await self._reap(grace_s=PART_GRACE_S if self._config.process.profile_folder is not None else 0.0)
+        self._close_files()
+
+    def _close_files(self) -> None:
+        self._mark.close()
+        self._stderr.close()
 
     async def _send(self, content: bytes) -> None:
         with contextlib.suppress(ConnectionError):  # The next read finds out why.
@@ -203,6 +208,7 @@ class PageProcess:
         if known is None:
             known, detail = self._post_mortem(status, peak_rss)
         (page,) = MARK.unpack(os.pread(self._mark.fileno(), MARK.size, 0) or MARK.pack(NO_PAGE))
+        self._close_files()
         return ProcessDiedError(known, detail, None if page == NO_PAGE else page)
 
     def _post_mortem(self, status: int, peak_rss: int) -> tuple[ErrorClass, str]:

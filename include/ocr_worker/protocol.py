@@ -38,6 +38,7 @@ class ProcessConfig:
         reading: What decides the rows.
         limits: What the process may use.
         recognizer: ``auto``, ``tesserocr``, ``pytesseract``, or ``package.module:factory``.
+        parser: ``pdfium``, or ``package.module:factory`` in its place.
         max_pages: Documents with more pages are not read.
         profile_folder: Where to leave a profile at the end, if anywhere.
     """
@@ -45,6 +46,7 @@ class ProcessConfig:
     reading: ReadingConfig
     limits: Limits
     recognizer: str = "auto"
+    parser: str = "pdfium"
     max_pages: int = 20_000
     profile_folder: Path | None = None
 

@@ -74,6 +74,8 @@ class DocumentStream:
         self.password = password
         self.page_count: int | None = None
         self.open_ms = 0.0
+        self.wall_ms = 0.0
+        self._began = time.monotonic()
         self.error: PdfOpsError | None = None
         self.deadline = float("inf")
         self._timeout_s = timeout_s
@@ -114,7 +116,8 @@ class DocumentStream:
             if self._is_opening:
                 return None
             self._is_opening = True
-            self.deadline = time.monotonic() + self._timeout_s
+            self._began = time.monotonic()
+            self.deadline = self._began + self._timeout_s
             self._first_slice_pages = 1 if is_alone else FIRST_SLICE_PAGES
             taken = Slice(first=0, last=self._first_slice_pages)
         elif self._next_page < self.page_count and not self._is_full():
@@ -248,6 +251,7 @@ class DocumentStream:
 
     def _finish(self) -> None:
         self.is_finished = True
+        self.wall_ms = (time.monotonic() - self._began) * 1000
         self._ready.put_nowait(None)
 
     # Reading ---------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ these modules knows a tool's API or command line.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -107,6 +108,12 @@ class Recognition:
     def low(self) -> float:
         """The 10th percentile of the word confidences."""
         return sorted(self.confidences)[len(self.confidences) // 10] if self.confidences else 0.0
+
+
+def load_factory(name: str) -> Any:
+    """What ``package.module:name`` names: how a test puts an engine of its own in place of a real one."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 class Recognizer(Protocol):

@@ -51,6 +51,9 @@ class PdfiumDocument:
         import pypdfium2
         import pypdfium2.raw as pdfium_c
 
+        # pdfium does not always set an error when it fails, and then shows that of an earlier document:
+        # a file without pages after an encrypted one looked encrypted. Failing on no bytes resets it.
+        pdfium_c.FPDF_LoadMemDocument(b"", 0, None)
         try:
             self._pdf = pypdfium2.PdfDocument(path, password=password)
         except pypdfium2.PdfiumError as error:
@@ -59,6 +62,8 @@ class PdfiumDocument:
                     ErrorKind.ENCRYPTED_PASSWORD_WRONG if password else ErrorKind.ENCRYPTED_PASSWORD_REQUIRED
                 )
                 raise PdfOpsError(kind) from error
+            if getattr(error, "err_code", None) == pdfium_c.FPDF_ERR_SECURITY:
+                raise PdfOpsError(ErrorKind.ENCRYPTED_CERTIFICATE_REQUIRED) from error
             raise PdfOpsError(ErrorKind.CORRUPT_UNREADABLE, f"pdfium: {error}") from error
         self.page_count = len(self._pdf)
         self.parser = version()

@@ -36,6 +36,9 @@ _DATA_FOLDERS = (
 _MIN_ORIENTATION_CONFIDENCE = 1.0
 _TSV_COLUMNS = 12
 _WORD_LEVEL = "5"
+# A word this long is wider than it is high; Latin only, as other scripts do run downwards.
+_TELLING_CHARACTERS = 4
+_DOWNWARD = 270
 
 
 def data_folder() -> Path | None:
@@ -125,14 +128,17 @@ def load_recognizer(name: str, languages: str) -> TesserocrRecognizer | Pytesser
     raise PdfOpsError(ErrorKind.ENGINE_MISSING_ENGINE, f"{wanted} installed")
 
 
-def recognition_of(tsv: str, rotation: int = 0) -> Recognition:
+def recognition_of(tsv: str) -> Recognition:
     """Put a page's text together from Tesseract's words.
 
     Words make lines, lines make blocks, and an empty line stands between blocks and paragraphs.
+    Tesseract itself turns lines that run downwards, and does not say so; their words are boxes that
+    stand upright.
     """
     parts: list[str] = []
     confidences: list[float] = []
     line: tuple[str, ...] | None = None
+    upright = lying = 0
     for row in tsv.splitlines():
         cells = row.split("\t", _TSV_COLUMNS - 1)
         if len(cells) < _TSV_COLUMNS or cells[0] != _WORD_LEVEL:
@@ -146,6 +152,11 @@ def recognition_of(tsv: str, rotation: int = 0) -> Recognition:
         line = here
         parts.append(word)
         confidences.append(max(0.0, min(100.0, float(cells[10]))))
+        if len(word) >= _TELLING_CHARACTERS and word.isascii():
+            width, height = int(cells[8]), int(cells[9])
+            upright += height > width
+            lying += height <= width
+    rotation = _DOWNWARD if upright > lying else 0
     return Recognition(text="".join(parts), confidences=tuple(confidences), rotation=rotation)
 
 
@@ -179,12 +190,9 @@ class TesserocrRecognizer:
         try:
             self._api.Recognize()
             tsv = self._api.GetTSVText(0)
-            iterator = self._api.GetIterator()
-            # Tesseract itself turns lines that run upwards; it says so on the first block.
-            turn = int(iterator.Orientation()[0]) * 90 if iterator is not None else 0
         finally:
             self._api.Clear()
-        return recognition_of(tsv, (360 - turn) % 360)
+        return recognition_of(tsv)
 
     def orientation(self, picture: Picture) -> int | None:
         """The clockwise turn that would put the picture upright."""

@@ -96,7 +96,10 @@ class DocumentRow:
     )
 
     wall_ms: Annotated[
-        float, Column("float32", "From the claim to the commit by the clock, milliseconds.", Group.TIMING)
+        float,
+        Column(
+            "float32", "From its first page process to its last by the clock, milliseconds.", Group.TIMING
+        ),
     ] = 0.0
     cpu_ms: Annotated[float, Column("float32", "CPU time over all pages, milliseconds.", Group.TIMING)] = 0.0
     read_at: Annotated[

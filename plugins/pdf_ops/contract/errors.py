@@ -217,6 +217,13 @@ class ErrorKind(Enum):
         "The document did not open with the password that was given.",
         "Find the password with `qpdf --requires-password --password=PASSWORD in.pdf`; upload it decrypted.",
     )
+    ENCRYPTED_CERTIFICATE_REQUIRED = _policy(
+        ErrorClass.ENCRYPTED,
+        "certificate_required",
+        Phase.PROBE,
+        "The document is encrypted for certain recipients' certificates; no password opens it.",
+        "Open it in a viewer that has the recipient's key, save it without protection, and upload that.",
+    )
     CORRUPT_EMPTY_FILE = _policy(
         ErrorClass.CORRUPT,
         "empty_file",
