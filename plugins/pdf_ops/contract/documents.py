@@ -55,6 +55,9 @@ class DocumentRow:
     status: Annotated[
         DocumentStatus, Column("dictionary<string>", "What became of it, see below.", Group.OUTCOME)
     ]
+    output_uri: Annotated[
+        str | None, Column("string", "Where its page rows were written.", Group.OUTCOME)
+    ] = None
     page_count: Annotated[
         int | None, Column("int32", "How many pages the file has, if it could be opened.", Group.PAGES)
     ] = None
