@@ -20,7 +20,7 @@ from ocr_worker.inputs import identify, is_small
 from ocr_worker.output import TextFolder, open_writer
 from ocr_worker.pages import PagePool
 from ocr_worker.profiling import profiled_run
-from ocr_worker.rows import DocumentTally, Provenance
+from ocr_worker.rows import DocumentTally, Provenance, Source
 from ocr_worker.summary import Summary
 from pdf_ops.contract.documents import DocumentRow, DocumentStatus
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ocr_worker.output import TableWriter
-    from ocr_worker.rows import Source
     from ocr_worker.settings import OutputFormat, WorkerSettings
     from ocr_worker.slices import DocumentStream
 
@@ -179,13 +178,16 @@ class Extraction:
                 task.cancel()
 
     async def _begin(self, pool: PagePool, path: Path) -> _Begun:
+        stopped_by = pool.fatal or (PdfOpsError(ErrorKind.LOST_CANCELLED) if self._is_cancelled else None)
+        if stopped_by is not None:
+            return _Begun(path, Source(uri=path.as_uri()), None, stopped_by)
         max_bytes = self._settings.max_megabytes * 2**20
         if is_small(path):
             source, media_type, error = identify(path, max_bytes)
         else:
             source, media_type, error = await asyncio.to_thread(identify, path, max_bytes)
         stream = None
-        if self._is_cancelled:
+        if self._is_cancelled:  # Meanwhile.
             error = error or PdfOpsError(ErrorKind.LOST_CANCELLED)
         elif media_type is not None:
             stream = await pool.read(path, media_type, self._settings.password)

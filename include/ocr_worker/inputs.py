@@ -49,7 +49,7 @@ def find_files(given: Sequence[Path], *, without: Iterable[Path] = ()) -> list[P
 
 
 def _below(folder: Path, left_out: set[Path]) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_refuse_folder):
         here = Path(parent)
         folders[:] = sorted(
             name
@@ -57,6 +57,11 @@ def _below(folder: Path, left_out: set[Path]) -> Iterator[Path]:
             if not name.startswith(".") and not (left_out and (here / name).resolve() in left_out)
         )
         yield from (here / name for name in sorted(names) if not name.startswith("."))
+
+
+def _refuse_folder(error: OSError) -> None:
+    """A folder that cannot be listed may hold documents: better none than some of them."""
+    raise InputError(f"{error.filename}: {error.strerror}")
 
 
 def is_small(path: Path) -> bool:

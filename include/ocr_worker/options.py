@@ -131,7 +131,7 @@ def _as_float(value: object) -> float:
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
             number = float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             number = math.nan
         if math.isfinite(number):
             return number
@@ -140,7 +140,8 @@ def _as_float(value: object) -> float:
 
 def _as_text(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"{value!r:.50} is no text")  # noqa: TRY004 -- one kind of error for all
+        # Without the value, which may be a password.
+        raise ValueError(f"a {type(value).__name__} is no text")  # noqa: TRY004 -- one kind of error for all
     return str(value)
 
 
@@ -148,7 +149,10 @@ def _as_path(value: object) -> Path:
     text = str(value) if isinstance(value, Path) else _as_text(value)
     if "\0" in text:
         raise ValueError("a path has no NUL in it")
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{text!r:.50} is in no user's home folder") from error
 
 
 _PARSERS: dict[type, Callable[[object], object]] = {
@@ -252,9 +256,17 @@ def _read_yaml(cls: type[Any], path: Path) -> dict[str, object]:
     """The file's values by field name; a name may be written as the variable, too."""
     import yaml
 
+    class WordLoader(yaml.SafeLoader):
+        """Leaves words as they are written: ``off`` is no truth value here, and ``0123`` no number."""
+
+        yaml_implicit_resolvers = {  # noqa: RUF012 -- as the base class has it
+            first: [(tag, pattern) for tag, pattern in found if tag.endswith((":null", ":merge"))]
+            for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=WordLoader)  # noqa: S506 -- it is safe
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise SettingsError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if content is None:
         return {}

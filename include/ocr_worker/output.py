@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from ocr_worker.settings import OutputFormat
-from pdf_ops.contract.errors import ErrorKind, PdfOpsError
+from pdf_ops.contract.errors import ErrorKind, PdfOpsError, cut_utf8
 from pdf_ops.contract.schema import Row, arrow_schema, columns, record_batch
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 COMPRESSION = "zstd"
 COMPRESSION_LEVEL = 3
 ROW_GROUP_ROWS = 2_000
+# A file name has at most 255 bytes, ours with what is put around it while it is written.
+MAX_NAME_BYTES = 200
 ROW_GROUP_CHARACTERS = 4_000_000
 
 RowT = TypeVar("RowT", bound=Row)
@@ -159,7 +161,7 @@ class TextFolder:
             PdfOpsError: TARGET/disk.
         """
         self._folder = folder
-        self._taken: set[str] = set()
+        self._taken: dict[str, int] = {}
         self._file: _AtomicFile | None = None
         self._text: Any = None
         with _disk_errors(folder):
@@ -167,11 +169,14 @@ class TextFolder:
 
     def begin(self, name: str) -> None:
         """Start a document's file; two documents of one name get two files."""
-        unique, number = f"{name}.txt", 2
+        short = cut_utf8(name, MAX_NAME_BYTES)
+        unique, number = short, self._taken.get(short.lower(), 1)
         while unique.lower() in self._taken:
-            unique, number = f"{name}.{number}.txt", number + 1
-        self._taken.add(unique.lower())
-        self._file = _AtomicFile(self._folder / unique)
+            number += 1
+            unique = f"{short}.{number}"
+        self._taken[short.lower()] = number
+        self._taken.setdefault(unique.lower(), 1)
+        self._file = _AtomicFile(self._folder / f"{unique}.txt")
         with _disk_errors(self._folder):
             self._text = self._file.partial.open("w", encoding="utf-8", newline="\n")
 

@@ -32,7 +32,7 @@ from ocr_worker.protocol import (
 )
 from ocr_worker.reading import PageReader, Stopwatch
 from ocr_worker.sniff import MediaType
-from pdf_ops.contract.errors import ErrorClass, PdfOpsError
+from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +87,14 @@ class PageProcess:
         except PdfOpsError as error:
             self._send(encode_failed(error))
             return
+        except OSError as error:
+            self._send(encode_failed(PdfOpsError(ErrorKind.SOURCE_UNREADABLE, error.strerror or str(error))))
+            return
+        if request.page_count not in (None, document.page_count):
+            # Another parser counts other pages, so its page 7 is not the page 7 that is asked for.
+            detail = f"the second parser sees {document.page_count} pages, not {request.page_count}"
+            self._send(encode_failed(PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, detail)))
+            return
         self._send(encode_opened(document.page_count, watch.lap_ms()))
         if document.page_count > self._config.max_pages:
             return
@@ -111,14 +119,14 @@ class PageProcess:
                 with document.page(index) as page:
                     reading = self._reader.read(page, document.parser)
             except PdfOpsError as first:
-                reading, error = self._by_second(request, index, first)
+                reading, error = self._by_second(request, index, document.page_count, first)
             total_ms = watch.lap_ms()
             self._pages_read += 1
             self._read_ms += total_ms
             yield PageAnswer(index, reading, error, total_ms, (_cpu_s() - cpu) * 1000)
 
     def _by_second(
-        self, request: SliceRequest, index: int, first: PdfOpsError
+        self, request: SliceRequest, index: int, page_count: int, first: PdfOpsError
     ) -> tuple[Reading | None, PdfOpsError | None]:
         """Give the second parser its try at a page that the first could not read."""
         is_pdf = request.media_type is MediaType.PDF
@@ -129,7 +137,7 @@ class PageProcess:
                 self._close_second()
                 self._second = (request.path, open_second(request.path, request.password))
             document = self._second[1]
-            if index >= document.page_count:
+            if document.page_count != page_count:
                 return None, first
             with document.page(index) as page:
                 return self._reader.read(page, document.parser), None

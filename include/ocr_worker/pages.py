@@ -49,6 +49,8 @@ PASSED_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "TESSDATA_PREFIX", "PYTHON
 ONE_THREAD_VARIABLES = ("OMP_THREAD_LIMIT", "OPENBLAS_NUM_THREADS")
 START_TIMEOUT_S = 60.0
 START_ATTEMPTS = 3
+# So many documents must fail for want of an engine before the run is stopped.
+FATAL_DOCUMENTS = 2
 START_PAUSE_S = 1.0
 # A process that died with this share of its memory limit in use is taken to have run out of it.
 OOM_SHARE = 0.5
@@ -129,6 +131,8 @@ class PageProcess:
                 await self._receive()  # An empty slice end: it is up, so that no page pays for its start.
         except TimeoutError:
             raise await self._died(ErrorClass.TIMEOUT, "did not start") from None
+        except BadAnswerError as error:
+            raise await self._died(ErrorClass.ENGINE, f"answered out of shape: {error}") from error
         except (asyncio.IncompleteReadError, ConnectionError):
             raise await self._died(None, "") from None
 
@@ -207,7 +211,8 @@ class PageProcess:
         status, peak_rss = await self._reap(grace_s=1.0 if ended_by_itself else 0.0)
         if known is None:
             known, detail = self._post_mortem(status, peak_rss)
-        (page,) = MARK.unpack(os.pread(self._mark.fileno(), MARK.size, 0) or MARK.pack(NO_PAGE))
+        marked = os.pread(self._mark.fileno(), MARK.size, 0)
+        (page,) = MARK.unpack(marked) if len(marked) == MARK.size else (NO_PAGE,)
         self._close_files()
         return ProcessDiedError(known, detail, None if page == NO_PAGE else page)
 
@@ -216,7 +221,7 @@ class PageProcess:
         limit = self._config.process.limits.memory_bytes
         size = os.fstat(self._stderr.fileno()).st_size
         tail = os.pread(self._stderr.fileno(), _STDERR_TAIL_BYTES, max(0, size - _STDERR_TAIL_BYTES))
-        how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = f"ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         if code == -signal.SIGXCPU:
             return ErrorClass.TIMEOUT, "used up its CPU time"
         ran_out = code in (EXIT_OUT_OF_MEMORY, -signal.SIGKILL) or any(word in tail for word in _OOM_WORDS)
@@ -243,6 +248,13 @@ class PageProcess:
         return status, used.ru_maxrss * scale
 
 
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # Real-time signals have no name.
+        return f"signal {number}"
+
+
 class PagePool:
     """Page processes that read any number of documents at once, the earliest first."""
 
@@ -254,6 +266,7 @@ class PagePool:
         self._workers: list[asyncio.Task[None]] = []
         self.usage = ProcessUsage()
         self.fatal: PdfOpsError | None = None
+        self._accused_by: set[int] = set()
 
     async def __aenter__(self) -> Self:
         """Start handing out slices; processes start when there is something to read."""
@@ -280,6 +293,7 @@ class PagePool:
     def _worker_ended(self, worker: asyncio.Task[None]) -> None:
         """Let nobody wait for a worker that failed; ``__aexit__`` raises its error."""
         if not worker.cancelled() and worker.exception() is not None:
+            self.fatal = self.fatal or PdfOpsError(ErrorKind.ENGINE_MISCONFIGURED, str(worker.exception()))
             self.cancel()
 
     async def read(self, path: Path, media_type: MediaType, password: str | None = None) -> DocumentStream:
@@ -307,16 +321,14 @@ class PagePool:
     async def _next(self, has_open: int | None) -> tuple[DocumentStream, Slice]:
         """The next slice for a process that has this document open.
 
-        Opening costs, so a process stays with its document, then opens one that nobody has, and only
-        then helps with another's. The earliest document goes first each time.
+        Opening costs, so a process stays with its document, then takes one that nobody is reading, and
+        only then helps with another's. The earliest document goes first each time.
         """
         async with self._changed:
             while True:
                 self._streams = [stream for stream in self._streams if not stream.is_finished]
                 is_alone = len(self._streams) < self._config.processes
-                for stream in sorted(
-                    self._streams, key=lambda s: (s.serial != has_open, s.is_begun, s.serial)
-                ):
+                for stream in sorted(self._streams, key=lambda s: (s.serial != has_open, s.is_out, s.serial)):
                     taken = stream.take(is_alone=is_alone)
                     if taken is not None:
                         return stream, taken
@@ -342,6 +354,8 @@ class PagePool:
                 except ProcessDiedError as death:
                     process = None
                     stream.slice_died(taken, death.error_class, death.detail, death.page)
+                finally:
+                    stream.given_back()
                 await self._wake()
         finally:
             if process is not None:
@@ -352,12 +366,12 @@ class PagePool:
         reason = ""
         for attempt in range(START_ATTEMPTS):
             await asyncio.sleep(attempt * START_PAUSE_S)
-            process = PageProcess(self._config, self.usage)
             try:
+                process = PageProcess(self._config, self.usage)
                 await process.start()
             except ProcessDiedError as death:
                 reason = death.detail
-            except OSError as error:  # No memory or no process ids left: may pass.
+            except OSError as error:  # No memory, files or process ids left: may pass.
                 reason = str(error)
             else:
                 return process
@@ -372,22 +386,28 @@ class PagePool:
             last=taken.last,
             is_careful=taken.is_careful,
             password=stream.password,
+            page_count=stream.page_count,
         )
         async for answer in process.answers(request, stream.deadline):
             if isinstance(answer, Opened):
                 if stream.opened(answer.page_count, answer.open_ms):
                     await self._wake()  # The other processes can take their slices now.
             elif isinstance(answer, Failed):
-                self._note_fatal(answer.error)
+                self._note_fatal(stream, answer.error)
                 stream.slice_failed(taken, answer.error)
             elif isinstance(answer, list):
                 for page in answer:
                     if page.error is not None:
-                        self._note_fatal(page.error)
+                        self._note_fatal(stream, page.error)
                 stream.deliver(taken, answer)
         stream.slice_done(taken)
 
-    def _note_fatal(self, error: PdfOpsError) -> None:
-        """An engine that cannot work fails every document alike: stop instead of failing a million."""
+    def _note_fatal(self, stream: DocumentStream, error: PdfOpsError) -> None:
+        """An engine that cannot work fails every document alike: stop instead of failing a million.
+
+        One document's word is not enough: a hostile one could stop the fleet.
+        """
         if error.kind.error_class is ErrorClass.ENGINE and error.kind.scope is Scope.FLEET:
-            self.fatal = self.fatal or error
+            self._accused_by.add(stream.serial)
+            if len(self._accused_by) >= FATAL_DOCUMENTS:
+                self.fatal = self.fatal or error

@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 # Below this a page cannot be read, so drawing it would only cost time and memory.
 MIN_DPI = 20.0
+# Tesseract takes no picture that is wider or higher.
+MAX_SIDE_PIXELS = 32_000
 # The background is estimated on squares of this many pixels: wider than a stroke, finer than a shadow.
 BACKGROUND_SQUARE = 16
 # A background this even needs no flattening, which saves 20 ms on a clean scan.
 EVEN_BACKGROUND = 12
-# Strokes darken a 4 x 4 square noticeably, specks of dust do not.
+# Pale print darkens a 4 x 4 square by this much, or by so many times what the paper's grain does.
+# Dust may pass for print: that costs one OCR, while print that passes for dust would be lost.
 BLANK_SQUARE = 4
-BLANK_LEVEL = 200
-BLANK_MAX_SQUARES = 8
+BLANK_LEVEL = 14
+BLANK_GRAINS = 8.0
+BLANK_MAX_SQUARES = 5
 BLANK_MARGIN = 0.02
 
 
@@ -35,9 +39,9 @@ def capped_dpi(width_pt: float, height_pt: float, dpi: float, max_pixels: int) -
         PdfOpsError: BOMB/pixels if no readable resolution is low enough.
     """
     square_inches = (width_pt / 72) * (height_pt / 72)
-    if not 0 < square_inches < float("inf"):
+    if not (width_pt > 0 and height_pt > 0 and 0 < square_inches < math.inf):
         raise PdfOpsError(ErrorKind.BOMB_PIXELS, f"the page measures {width_pt:g} x {height_pt:g} points")
-    capped = min(dpi, math.sqrt(max_pixels / square_inches))
+    capped = min(dpi, math.sqrt(max_pixels / square_inches), MAX_SIDE_PIXELS * 72 / max(width_pt, height_pt))
     if capped < MIN_DPI:
         raise PdfOpsError(
             ErrorKind.BOMB_PIXELS,
@@ -93,11 +97,11 @@ def is_blank(pixels: Gray) -> bool:
     inner = pixels[rim_y : height - rim_y or None, rim_x : width - rim_x or None]
     if min(inner.shape) < 2 * BLANK_SQUARE:
         return bool(inner.size == 0 or int(inner.max()) - int(inner.min()) < 32)
-    squares = np.asarray(Image.fromarray(np.ascontiguousarray(inner)).reduce(BLANK_SQUARE))
-    paper = int(np.median(squares))
-    darker = int(np.count_nonzero(squares < paper * BLANK_LEVEL / 255))
-    lighter = int(np.count_nonzero(squares.astype(np.int16) > paper + 55))
-    return darker < BLANK_MAX_SQUARES and lighter < BLANK_MAX_SQUARES
+    squares = np.asarray(Image.fromarray(np.ascontiguousarray(inner)).reduce(BLANK_SQUARE)).astype(np.int16)
+    away = np.abs(squares - int(np.median(squares)))
+    grain = float(np.median(away))
+    marks = int(np.count_nonzero(away > max(BLANK_LEVEL, BLANK_GRAINS * grain)))
+    return marks < BLANK_MAX_SQUARES
 
 
 def turned(pixels: Gray, clockwise: int) -> Gray:

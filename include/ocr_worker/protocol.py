@@ -21,7 +21,8 @@ from pdf_ops.contract.pages import Method, MethodReason
 
 HEADER = struct.Struct("<I")
 MARK = struct.Struct("<q")
-MAX_FRAME_BYTES = 64 * 1024 * 1024
+# The longest text, escaped; parsing a frame takes some twenty times its size.
+MAX_FRAME_BYTES = 16 * 1024 * 1024
 EXIT_OUT_OF_MEMORY = 86
 NO_PAGE = -1
 
@@ -80,6 +81,7 @@ class SliceRequest:
         last: Where to stop; beyond the end of the document is fine.
         is_careful: Leave pdfium out: it failed on this before.
         password: For an encrypted document.
+        page_count: How many pages the document has, once a process has said so.
     """
 
     path: Path
@@ -88,6 +90,7 @@ class SliceRequest:
     last: int
     is_careful: bool = False
     password: str | None = None
+    page_count: int | None = None
 
     def encode(self) -> bytes:
         """As a frame's content."""
@@ -207,7 +210,7 @@ def decode_answer(content: bytes) -> Answer:
         if kind == "pages":
             return [_page_from_wire(item) for item in value]
         if kind == "opened":
-            return Opened(_integer(value[0], 0, 2**31 - 1), _number(value[1], *_MILLISECONDS))
+            return Opened(_integer(value[0], 1, 2**31 - 1), _number(value[1], *_MILLISECONDS))
         if kind == "failed":
             return Failed(_error_from_wire(value))
         if kind == "end":
@@ -246,9 +249,8 @@ def _reading_from_wire(wire: Any) -> Reading:
     if not isinstance(wire, list) or len(wire) != len(_READING_FIELDS):
         raise BadAnswerError("a reading has another number of fields")
     values = dict(zip(_READING_FIELDS, wire, strict=True))
-    text = values["text"]
-    if not isinstance(text, str) or len(text) > MAX_TEXT_CHARACTERS:
-        raise BadAnswerError("text is no string, or too long")
+    if not _is_text(values["text"], MAX_TEXT_CHARACTERS):
+        raise BadAnswerError("text is no valid string, or too long")
     values["method"] = _METHODS[values["method"]]
     values["reason"] = _REASONS[values["reason"]]
     for name, (low, high) in _NUMBER_BOUNDS.items():
@@ -262,9 +264,20 @@ def _reading_from_wire(wire: Any) -> Reading:
             _number(value, low, high)
     for name in _NAMES:
         value = values[name]
-        if value is not None and not (isinstance(value, str) and len(value) <= _MAX_NAME_CHARS):
+        if value is not None and not _is_text(value, _MAX_NAME_CHARS):
             raise BadAnswerError(f"{name} is no short string")
     return Reading(**values)
+
+
+def _is_text(value: Any, most: int) -> bool:
+    """Whether it is a string of at most so many characters, each of which a file can hold."""
+    if not isinstance(value, str) or len(value) > most:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # A lone surrogate: JSON can say it, UTF-8 cannot.
+        return False
+    return True
 
 
 def _error_to_wire(error: PdfOpsError) -> list[str]:

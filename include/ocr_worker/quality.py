@@ -92,7 +92,8 @@ class Verdict:
 def judge(layer: TextLayer, *, trust_invisible: bool = False) -> Verdict:
     """Judge one page's text layer."""
     text = layer.text
-    characters = len(_SPACE.sub("", text)) if len(text) < 4 * FEW_CHARACTERS else len(text)
+    is_short = len(text) < 4 * FEW_CHARACTERS or text.isspace()
+    characters = len(_SPACE.sub("", text)) if is_short else len(text)
     if characters == 0:
         drawn = MethodReason.NO_TEXT_LAYER if layer.is_drawn else MethodReason.NOTHING_DRAWN
         return Verdict(is_good=False, reason=drawn)

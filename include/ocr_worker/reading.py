@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # with 66: below this another orientation is tried. Other settings (no flattening, 150 and 300 dpi,
 # psm 4 and 11) did not raise word F1 on pages of low confidence, so none of them is tried.
 LOW_CONFIDENCE = 60.0
-MAX_TEXT_CHARACTERS = 5_000_000
+MAX_TEXT_CHARACTERS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class PageReader:
             PdfOpsError: With page scope, saying what is wrong with the page.
         """
         watch = Stopwatch()
-        geometry = page.geometry()
+        geometry = page.geometry().clamped()
         layer, verdict, layer_error = self._text_layer(page)
         text = clean_text(layer.text) if layer is not None else ""
         if len(text) > MAX_TEXT_CHARACTERS:
@@ -119,7 +119,9 @@ class PageReader:
             return self._by_ocr(page, replace(base, reason=reason))
         except PdfOpsError as error:
             # A layer that was only doubted is better than an error; a broken one is not.
-            if not text or error.kind.error_class is ErrorClass.ENGINE:
+            doubted = (MethodReason.TOO_FEW_CHARACTERS, MethodReason.INVISIBLE_TEXT)
+            is_usable = verdict.is_good or verdict.reason in doubted
+            if not is_usable or error.kind.error_class is ErrorClass.ENGINE:
                 raise
             return replace(base, reason=MethodReason.KEPT_TEXT_LAYER)
 

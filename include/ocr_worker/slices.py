@@ -83,6 +83,10 @@ class DocumentStream:
         self._max_pages = max_pages
         self._wake = wake
         self._is_opening = False
+        self._deaths: dict[int, PdfOpsError] = {}
+        self._open_death: PdfOpsError | None = None
+        self._out = 0
+        self._idle_since: float | None = None
         self._is_careful = False
         self._next_page = 0
         self._first_slice_pages = FIRST_SLICE_PAGES
@@ -97,9 +101,9 @@ class DocumentStream:
     # Giving out ------------------------------------------------------------------------------
 
     @property
-    def is_begun(self) -> bool:
-        """Whether a process has opened it, or is about to."""
-        return self._is_opening
+    def is_out(self) -> bool:
+        """Whether a process is reading a slice of it right now."""
+        return self._out > 0
 
     def take(self, *, is_alone: bool = False) -> Slice | None:
         """The next slice to read, or None if there is none to give out now.
@@ -126,7 +130,18 @@ class DocumentStream:
         if taken is None:
             return None
         self._next_page = max(self._next_page, taken.last)
+        if self._out == 0 and self._idle_since is not None:
+            # While nobody reads it, because others go first or its rows are not yet written, no time runs.
+            self.deadline += time.monotonic() - self._idle_since
+            self._idle_since = None
+        self._out += 1
         return taken
+
+    def given_back(self) -> None:
+        """A process is done with a slice, however it went."""
+        self._out -= 1
+        if self._out == 0:
+            self._idle_since = time.monotonic()
 
     def _slice_pages(self, page_count: int) -> int:
         """As many pages as take about a second, and so few that all processes end together."""
@@ -138,8 +153,8 @@ class DocumentStream:
         by_share = -(-left // (2 * self._processes)) if self._processes > 1 else left
         return max(1, min(MAX_SLICE_PAGES, by_time, by_share))
 
-    def _is_full(self) -> bool:
-        waiting = self._ready.qsize() + len(self._waiting)
+    def _is_full(self, just_left: int = 0) -> bool:
+        waiting = self._ready.qsize() + len(self._waiting) + just_left
         return self._buffered_characters > MAX_BUFFERED_CHARACTERS or waiting > MAX_BUFFERED_PAGES
 
     # Taking back -----------------------------------------------------------------------------
@@ -165,6 +180,8 @@ class DocumentStream:
             inside = taken.first <= page.index < min(taken.last, self.page_count)
             if not inside or page.index < self._emitted or page.index in self._waiting:
                 continue
+            if page.error is not None and page.index in self._deaths:
+                page = _lost_page(page.index, self._deaths[page.index])  # noqa: PLW2901
             self._waiting[page.index] = page
             self._buffered_characters += len(page.reading.text) if page.reading is not None else 0
             self._seconds += page.total_ms / 1000
@@ -173,19 +190,23 @@ class DocumentStream:
 
     def slice_done(self, taken: Slice) -> None:
         """The process has finished the slice; pages that it left out become errors."""
-        if self.page_count is not None and not self.is_finished:
+        if self.page_count is None:
+            self.slice_died(taken, ErrorClass.ENGINE, "ended without saying how many pages there are", None)
+        elif not self.is_finished:
             left_out = self._missing(taken)
             error = PdfOpsError(ErrorKind.ENGINE_BAD_ANSWER, "the page was left out of the answer")
-            self.deliver(taken, [_lost_page(index, error) for index in left_out])
+            lost = [_lost_page(index, self._deaths.get(index, error)) for index in left_out]
+            self.deliver(taken, lost)
 
     def slice_failed(self, taken: Slice, error: PdfOpsError) -> None:
         """The document could not be opened."""
         if self.page_count is None:
-            self.fail(error)
+            is_telling = error.kind.error_class in (ErrorClass.ENCRYPTED, ErrorClass.BOMB)
+            self.fail(error if is_telling or self._open_death is None else self._open_death)
         else:
             # It opened before, in another process: only these pages are lost.
-            page_error = PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, error.detail)
-            self.deliver(taken, [_lost_page(index, page_error) for index in self._missing(taken)])
+            lost = self._missing(taken)
+            self.deliver(taken, [_lost_page(index, self._page_error(index, error)) for index in lost])
 
     def slice_died(self, taken: Slice, error_class: ErrorClass, detail: str, page: int | None) -> None:
         """The process died during the slice, at this page if it had got to one."""
@@ -196,8 +217,9 @@ class DocumentStream:
             return
         if self.page_count is None:
             if self._is_careful:
-                self.fail(PdfOpsError(_OPEN_KINDS[error_class], detail))
+                self.fail(self._open_death or PdfOpsError(_OPEN_KINDS[error_class], detail))
             else:
+                self._open_death = PdfOpsError(_OPEN_KINDS[error_class], detail)
                 self._is_careful = True
                 self._again.append(Slice(first=0, last=self._first_slice_pages, is_careful=True))
             return
@@ -207,6 +229,7 @@ class DocumentStream:
             if taken.is_careful and taken.last - taken.first == 1:
                 self.deliver(taken, [_lost_page(index, PdfOpsError(_PAGE_KINDS[error_class], detail))])
             else:
+                self._deaths.setdefault(index, PdfOpsError(_PAGE_KINDS[error_class], detail))
                 self._again.append(Slice(first=index, last=index + 1, is_careful=True))
         self._again.extend(
             Slice(first=run[0], last=run[-1] + 1, is_careful=taken.is_careful)
@@ -214,10 +237,14 @@ class DocumentStream:
         )
 
     def fail(self, error: PdfOpsError) -> None:
-        """End the document as a whole with an error; it has no rows."""
-        if not self.is_finished:
-            self.error = error
-            self._finish()
+        """End the document with an error: without rows if it was not open yet, else with error rows."""
+        if self.is_finished:
+            return
+        if self.page_count is not None:
+            self._fill(error)
+            return
+        self.error = error
+        self._finish()
 
     def cancel(self) -> None:
         """Stop here: pages that were not read become errors."""
@@ -237,6 +264,10 @@ class DocumentStream:
         for index in range(self._emitted, self.page_count or 0):
             self._waiting.setdefault(index, _lost_page(index, error))
         self._emit()
+
+    def _page_error(self, index: int, second: PdfOpsError) -> PdfOpsError:
+        """How the page failed first: what the second parser makes of it says less."""
+        return self._deaths.get(index) or PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, second.detail)
 
     def _missing(self, taken: Slice) -> list[int]:
         pages = range(max(taken.first, self._emitted), min(taken.last, self.page_count or 0))
@@ -259,7 +290,7 @@ class DocumentStream:
     async def pages(self) -> AsyncIterator[PageAnswer]:
         """The pages in order; ends when all are there, or with ``error`` set if there are none."""
         while (page := await self._ready.get()) is not None:
-            was_full = self._is_full()
+            was_full = self._is_full(just_left=1)
             self._buffered_characters -= len(page.reading.text) if page.reading is not None else 0
             yield page
             if was_full and not self._is_full():

@@ -10,6 +10,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+import pikepdf
 import pytest
 from tests.support import documents as made
 from tests.support.worker import OCR_WORKER, extract, rows_in
@@ -207,6 +208,101 @@ def test_a_page_that_would_be_too_many_pixels_is_an_error_row_and_the_others_are
     assert result.outcomes == {"a.pdf": "partial BOMB/pixels"}
     assert result.page_errors == [None, "BOMB/pixels"]
     assert made.share_read(result.pages[0]["text"]) == 1.0
+
+
+def test_odd_images_are_read_as_a_viewer_shows_them(tmp_path: Path) -> None:
+    import numpy as np
+    from PIL import Image
+
+    folder = tmp_path / "in"
+    folder.mkdir()
+    page = made.scan()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # To be turned clockwise by 90 degrees.
+    page.transpose(Image.Transpose.ROTATE_90).save(folder / "a-exif.jpg", exif=exif, dpi=(200, 200))
+    exif[0x0112] = 2  # Mirrored.
+    page.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(folder / "b-mirrored.jpg", exif=exif, dpi=(200, 200))
+    page.save(folder / "c-broken-exif.jpg", exif=b"Exif\x00\x00garbage" * 3, dpi=(200, 200))
+    clear = Image.merge("LA", (Image.new("L", page.size, 0), page.point(lambda level: 255 - level)))
+    clear.save(folder / "d-transparent.png", dpi=(200, 200))
+    deep = np.asarray(page).astype(np.uint16) << 8
+    Image.fromarray(deep).save(folder / "e-16-bit.tiff", dpi=(200, 200))
+    page.point(lambda level: 255 * (level > 128)).convert("1").save(
+        folder / "f-fax.tiff", compression="group4", dpi=(200, 200)
+    )
+    page.convert("CMYK").save(folder / "g-print.jpg", dpi=(200, 200))
+
+    result = extract(folder, tmp_path / "out")
+
+    assert set(result.outcomes.values()) == {"done"}
+    read = {row["source_uri"][-12:]: made.share_read(row["text"]) for row in result.pages}
+    assert len(read) == 7
+    assert min(read.values()) > 0.9, read
+
+
+def test_a_page_that_is_one_transparent_image_is_not_taken_for_blank(tmp_path: Path) -> None:
+    """Its own pixels are all black; only with its mask does it show text."""
+    from PIL import Image
+    from reportlab.lib.utils import ImageReader
+    from reportlab.pdfgen.canvas import Canvas
+
+    ink = made.scan().point(lambda level: 255 - level)
+    image = Image.merge("RGBA", [Image.new("L", ink.size, 0)] * 3 + [ink])
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=(595, 842))
+    canvas.drawImage(ImageReader(image), 0, 0, 595, 842, mask="auto")
+    canvas.save()
+
+    (row,) = extract(tmp_path / "a.pdf", tmp_path / "out").pages
+
+    assert made.share_read(row["text"]) > 0.9
+
+
+def test_what_was_filled_into_a_form_is_part_of_the_text(tmp_path: Path) -> None:
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    made.draw_text(canvas, made.PARAGRAPH)
+    canvas.acroForm.textfield(name="name", value="Ford Prefect", x=60, y=300, width=200, height=20)
+    canvas.save()
+
+    (row,) = extract(tmp_path / "a.pdf", tmp_path / "out").pages
+
+    assert "Ford Prefect" in row["text"]
+    assert made.share_read(row["text"]) == 1.0
+
+
+def test_pale_print_is_not_taken_for_a_blank_page(tmp_path: Path) -> None:
+    pale = made.scan_pdf(tmp_path / "a.pdf", [made.scan(ink=205)])
+    lone = made.scan_pdf(tmp_path / "b.pdf", [made.scan(["17"])])
+
+    result = extract([pale, lone], tmp_path / "out")
+
+    assert made.share_read(result.pages[0]["text"]) > 0.9
+    assert result.pages[1]["text"] == "17"
+
+
+def test_parsers_that_count_other_pages_are_not_mixed(tmp_path: Path) -> None:
+    """With a page missing in the middle, the second parser's page 2 is the first parser's page 3."""
+    path = made.text_pdf(
+        tmp_path / "a.pdf", [["first page of three"] * 9, ["lost"], ["third page of three"] * 9]
+    )
+    with pikepdf.open(path, allow_overwriting_input=True) as pdf:
+        pdf.Root.Pages.Kids[1] = pikepdf.Name("/Null")
+        pdf.save(path)
+
+    result = extract(path, tmp_path / "out")
+
+    assert [row["page"] for row in result.pages] == list(range(1, result.documents[0]["page_count"] + 1))
+    assert sum("third page" in row["text"] for row in result.pages) == 1
+
+
+def test_a_password_that_one_document_needs_does_not_lock_the_others(tmp_path: Path) -> None:
+    locked = made.encrypted_pdf(tmp_path / "a.pdf", "secret")
+    open_to_all = made.encrypted_pdf(tmp_path / "b.pdf", "")
+
+    result = extract([locked, open_to_all], tmp_path / "out", "--password", "secret")
+
+    assert result.outcomes == {"a.pdf": "done", "b.pdf": "done"}
 
 
 def test_limits_on_size_and_pages_skip_a_document_and_say_so(tmp_path: Path) -> None:

@@ -55,6 +55,35 @@ def test_an_engine_that_fails_on_a_page_costs_that_page_only(
     assert all(row["text"] == "read well enough" for row in result.pages if row["error_class"] is None)
 
 
+def test_a_signal_that_has_no_name_costs_the_page_only(tmp_path: Path, marked: Path) -> None:
+    result = extract_with(marked, tmp_path / "out", recognizer=engines.KilledByRealTimeSignal)
+
+    assert result.page_errors == [None, None, "CRASH/page", None, None]
+
+
+def test_one_document_that_blames_the_engine_does_not_stop_the_run(tmp_path: Path, marked: Path) -> None:
+    good = made.scan_pdf(tmp_path / "z.pdf", [made.scan()])
+
+    result = extract_with([marked, good], tmp_path / "out", recognizer=engines.Blaming)
+
+    assert result.stopped_by is None
+    assert result.outcomes["z.pdf"] == "done"
+    assert len(result.pages) == 6
+
+
+def test_time_that_a_document_waits_for_others_is_not_held_against_it(tmp_path: Path) -> None:
+    """A long text document fills its buffer behind slow scans, and is read on when they are done."""
+    slow = [made.scan_pdf(tmp_path / f"{number}.pdf", [made.scan()] * 4) for number in range(6)]
+    long = made.text_pdf(tmp_path / "long.pdf", 1_500)
+    inputs = [slow[0], long, *slow[1:]]
+
+    result = extract_with(
+        inputs, tmp_path / "out", recognizer=engines.SlowlyReading, processes=1, document_timeout_s=4.0
+    )
+
+    assert set(result.outcomes.values()) == {"done"}
+
+
 def test_a_document_whose_every_page_fails_is_failed_and_the_next_is_read(tmp_path: Path) -> None:
     bad = made.scan_pdf(tmp_path / "a.pdf", [made.scan(size=made.MARKED_PIXELS)] * 2)
     good = made.scan_pdf(tmp_path / "b.pdf", [made.scan()])

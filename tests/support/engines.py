@@ -90,6 +90,19 @@ class KilledByTheSystem(_Recognizer):
         raise AssertionError
 
 
+class KilledByRealTimeSignal(_Recognizer):
+    def fail(self) -> Recognition:
+        os.kill(os.getpid(), signal.SIGRTMIN + 6)
+        raise AssertionError
+
+
+class Blaming(_Recognizer):
+    """Says of one page that the engine is not installed."""
+
+    def fail(self) -> Recognition:
+        raise PdfOpsError(ErrorKind.ENGINE_MISSING_LANGUAGE, "said by a hostile page")
+
+
 class Raising(_Recognizer):
     def fail(self) -> Recognition:
         raise RuntimeError("an engine that was not expected to raise this")

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     Gray: TypeAlias = npt.NDArray[np.uint8]
 
 
+MAX_SIDE_PT = 1e7
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
     """A page's size as it is shown, and the clockwise rotation that the file declares."""
@@ -26,6 +29,14 @@ class Geometry:
     width_pt: float
     height_pt: float
     rotation: int
+
+    def clamped(self) -> Geometry:
+        """The same within bounds that a row can hold: a file may declare anything."""
+        width, height = (
+            min(max(side, 0.0), MAX_SIDE_PT) if side == side else 0.0  # noqa: PLR0124 -- not a number
+            for side in (self.width_pt, self.height_pt)
+        )
+        return Geometry(width_pt=width, height_pt=height, rotation=self.rotation % 360)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ocr_worker.engines import Geometry, Picture
-from ocr_worker.pictures import MIN_DPI, resized_gray
+from ocr_worker.pictures import MAX_SIDE_PIXELS, MIN_DPI, resized_gray
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 
 if TYPE_CHECKING:
@@ -22,11 +22,22 @@ if TYPE_CHECKING:
 
 FORMATS = ("PNG", "JPEG", "TIFF")
 PLAUSIBLE_DPI = (100.0, 1300.0)
-# Screens and cameras write 72 or 96 or nothing; then the long side is taken for that of a letter page.
+# Screens and cameras write 72 or 96 or nothing; then the image is taken for a letter page.
 ASSUMED_LONG_SIDE_INCHES = 11.0
 MAX_UPSCALE = 2.0
+ASSUMED_SHORT_SIDE_INCHES = 8.5
 _EXIF_ORIENTATION = 0x0112
-_EXIF_ROTATION = {3: 180, 4: 180, 5: 90, 6: 90, 7: 270, 8: 270}
+_EXIF_UPRIGHT = 1
+# How each EXIF orientation is undone, as Pillow names it, and the clockwise turn in it.
+_EXIF_TURNS = {
+    2: ("FLIP_LEFT_RIGHT", 0),
+    3: ("ROTATE_180", 180),
+    4: ("FLIP_TOP_BOTTOM", 180),
+    5: ("TRANSPOSE", 90),
+    6: ("ROTATE_270", 90),
+    7: ("TRANSVERSE", 270),
+    8: ("ROTATE_90", 270),
+}
 
 
 @cache
@@ -53,8 +64,12 @@ class ImageDocument:
         self._max_pixels = max_pixels
         try:
             self._image = Image.open(path, formats=FORMATS)
-            self.page_count = int(getattr(self._image, "n_frames", 1))
-        except (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError) as error:
+            # A phone's JPEG may hold a gain map, and a PNG an animation: those are no pages.
+            is_tiff = self._image.format == "TIFF"
+            self.page_count = int(getattr(self._image, "n_frames", 1)) if is_tiff else 1
+        except MemoryError:
+            raise
+        except Exception as error:  # Pillow lets struct.error, KeyError and the like out of damaged files.
             raise PdfOpsError(ErrorKind.CORRUPT_IMAGE_UNREADABLE, f"pillow: {error}") from error
         self.parser = version()
 
@@ -66,8 +81,13 @@ class ImageDocument:
             PdfOpsError: CORRUPT/page_unreadable.
         """
         try:
-            self._image.seek(index)
-        except (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError) as error:
+            if index:
+                self._image.seek(index)
+            elif self.page_count > 1:
+                self._image.seek(0)
+        except MemoryError:
+            raise
+        except Exception as error:  # As above.
             raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pillow: {error}") from error
         yield ImagePage(self._image)
 
@@ -82,8 +102,7 @@ class ImagePage:
     def __init__(self, image: Image.Image) -> None:
         """Wrap the frame that the image stands at."""
         self._image = image
-        orientation = image.getexif().get(_EXIF_ORIENTATION, 1)
-        self._rotation = _EXIF_ROTATION.get(orientation, 0)
+        self._undo, self._rotation = _EXIF_TURNS.get(_orientation(image), ("", 0))
         self._dpi = _source_dpi(image)
 
     def geometry(self) -> Geometry:
@@ -105,7 +124,7 @@ class ImagePage:
         Raises:
             PdfOpsError: BOMB/pixels, CORRUPT/page_unreadable.
         """
-        from PIL import ImageOps
+        from PIL import Image
 
         width, height = self._image.size
         if width * height > 4 * max_pixels:
@@ -115,32 +134,44 @@ class ImagePage:
             )
         scale = dpi / self._dpi
         scale = 1.0 if 0.75 <= scale <= 1.1 else min(MAX_UPSCALE, scale)
-        scale = min(scale, (max_pixels / (width * height)) ** 0.5)
+        scale = min(scale, (max_pixels / (width * height)) ** 0.5, MAX_SIDE_PIXELS / max(width, height))
         if self._dpi * scale < MIN_DPI:
             raise PdfOpsError(ErrorKind.BOMB_PIXELS, f"the image has {width} x {height} pixels")
         try:
             gray = _on_white(self._image)
-        except (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # As above.
             raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pillow: {error}") from error
-        if self._rotation:
-            gray = ImageOps.exif_transpose(gray)
+        if self._undo:
+            gray = gray.transpose(Image.Transpose[self._undo])
         return Picture(pixels=resized_gray(gray, scale), dpi=self._dpi * scale)
+
+
+def _orientation(image: Image.Image) -> int:
+    """What EXIF says; a broken block says nothing. Pillow itself turns a TIFF when it decodes it."""
+    if image.format == "TIFF":
+        return _EXIF_UPRIGHT
+    try:
+        return int(image.getexif().get(_EXIF_ORIENTATION, _EXIF_UPRIGHT))
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 -- as above; the pixels may be fine
+        return _EXIF_UPRIGHT
 
 
 def _on_white(image: Image.Image) -> Image.Image:
     """The image in gray; what is transparent shows white paper, as a viewer would."""
+    import numpy as np
     from PIL import Image
 
     if image.mode.startswith("I;16"):
-        return image.point(lambda level: level / 256).convert("L")
+        return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
     if "A" in image.getbands() or "transparency" in image.info:
         layered = image.convert("RGBA")
         paper = Image.new("RGBA", layered.size, "white")
         return Image.alpha_composite(paper, layered).convert("L")
-    gray = image.convert("L")
-    if _EXIF_ORIENTATION in image.getexif():
-        gray.getexif()[_EXIF_ORIENTATION] = image.getexif()[_EXIF_ORIENTATION]
-    return gray
+    return image.convert("L")
 
 
 def _source_dpi(image: Image.Image) -> float:
@@ -153,4 +184,6 @@ def _source_dpi(image: Image.Image) -> float:
             value = 0.0
         if PLAUSIBLE_DPI[0] <= value <= PLAUSIBLE_DPI[1]:
             return value
-    return max(MIN_DPI, max(image.size) / ASSUMED_LONG_SIDE_INCHES)
+    # The smaller of both: a long strip, such as a screenshot, is many pages high and one wide.
+    by_side = min(max(image.size) / ASSUMED_LONG_SIDE_INCHES, min(image.size) / ASSUMED_SHORT_SIDE_INCHES)
+    return max(MIN_DPI, by_side)

@@ -27,6 +27,7 @@ FEW_CHARACTERS = 250
 MAX_OBJECTS = 5_000
 # A scan with an OCR layer draws its words, a page that draws more is not looked through for one.
 MAX_SCAN_OBJECTS = 48
+UNIFORM_LEVELS = 8
 MAX_FORM_DEPTH = 3
 _INVISIBLE = 3
 
@@ -48,23 +49,16 @@ class PdfiumDocument:
         Raises:
             PdfOpsError: ENCRYPTED/… if it needs a password, CORRUPT/unreadable if pdfium gives up.
         """
-        import pypdfium2
         import pypdfium2.raw as pdfium_c
 
-        # pdfium does not always set an error when it fails, and then shows that of an earlier document:
-        # a file without pages after an encrypted one looked encrypted. Failing on no bytes resets it.
-        pdfium_c.FPDF_LoadMemDocument(b"", 0, None)
         try:
-            self._pdf = pypdfium2.PdfDocument(path, password=password)
-        except pypdfium2.PdfiumError as error:
-            if getattr(error, "err_code", None) == pdfium_c.FPDF_ERR_PASSWORD:
-                kind = (
-                    ErrorKind.ENCRYPTED_PASSWORD_WRONG if password else ErrorKind.ENCRYPTED_PASSWORD_REQUIRED
-                )
-                raise PdfOpsError(kind) from error
-            if getattr(error, "err_code", None) == pdfium_c.FPDF_ERR_SECURITY:
-                raise PdfOpsError(ErrorKind.ENCRYPTED_CERTIFICATE_REQUIRED) from error
-            raise PdfOpsError(ErrorKind.CORRUPT_UNREADABLE, f"pdfium: {error}") from error
+            self._pdf = _open(path, None)
+        except PdfOpsError as error:
+            # Only then: a document that needs no password refuses a wrong one.
+            if error.kind is not ErrorKind.ENCRYPTED_PASSWORD_REQUIRED or password is None:
+                raise
+            self._pdf = _open(path, password)
+        self._has_form = pdfium_c.FPDF_GetFormType(self._pdf) != pdfium_c.FORMTYPE_NONE
         self.page_count = len(self._pdf)
         self.parser = version()
 
@@ -76,9 +70,15 @@ class PdfiumDocument:
             PdfOpsError: CORRUPT/page_unreadable.
         """
         import pypdfium2
+        import pypdfium2.raw as pdfium_c
 
         try:
             page = self._pdf[index]
+            if self._has_form and pdfium_c.FPDFPage_GetAnnotCount(page) > 0:
+                # What people filled in is drawn over the page, and no text of it, until it is flattened.
+                pdfium_c.FPDFPage_Flatten(page, pdfium_c.FLAT_NORMALDISPLAY)
+                page.close()
+                page = self._pdf[index]
         except pypdfium2.PdfiumError as error:
             raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pdfium: {error}") from error
         try:
@@ -89,6 +89,24 @@ class PdfiumDocument:
     def close(self) -> None:
         """Close the file."""
         self._pdf.close()
+
+
+def _open(path: Path, password: str | None) -> Any:
+    import pypdfium2
+    import pypdfium2.raw as pdfium_c
+
+    # pdfium does not always set an error when it fails, and then shows that of an earlier document:
+    # a file without pages after an encrypted one looked encrypted. Failing on no bytes resets it.
+    pdfium_c.FPDF_LoadMemDocument(b"", 0, None)
+    try:
+        return pypdfium2.PdfDocument(path, password=password)
+    except pypdfium2.PdfiumError as error:
+        if getattr(error, "err_code", None) == pdfium_c.FPDF_ERR_PASSWORD:
+            kind = ErrorKind.ENCRYPTED_PASSWORD_WRONG if password else ErrorKind.ENCRYPTED_PASSWORD_REQUIRED
+            raise PdfOpsError(kind) from error
+        if getattr(error, "err_code", None) == pdfium_c.FPDF_ERR_SECURITY:
+            raise PdfOpsError(ErrorKind.ENCRYPTED_CERTIFICATE_REQUIRED) from error
+        raise PdfOpsError(ErrorKind.CORRUPT_UNREADABLE, f"pdfium: {error}") from error
 
 
 class PdfiumPage:
@@ -215,6 +233,9 @@ class PdfiumPage:
         if info.bits_per_pixel not in (8, 24) or info.colorspace not in plain:
             return None
         gray = image.get_bitmap(render=False).to_pil().convert("L")
+        darkest, lightest = gray.getextrema()
+        if lightest - darkest < UNIFORM_LEVELS:
+            return None  # Blank, or black ink that shows only through its mask: a render tells.
         scale = dpi / image_dpi if image_dpi > dpi * 1.1 else 1.0
         return Picture(pixels=resized_gray(gray, scale), dpi=image_dpi * scale)
 

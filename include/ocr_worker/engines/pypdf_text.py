@@ -60,7 +60,10 @@ class PypdfDocument:
         self._password = password
         try:
             self._pdf = pypdf.PdfReader(path, strict=False)
-            if self._pdf.is_encrypted and self._pdf.decrypt(password or "") == PasswordType.NOT_DECRYPTED:
+            passwords = ["", password] if password else [""]
+            if self._pdf.is_encrypted and all(
+                self._pdf.decrypt(word) == PasswordType.NOT_DECRYPTED for word in passwords
+            ):
                 raise PdfOpsError(
                     ErrorKind.ENCRYPTED_PASSWORD_WRONG if password else ErrorKind.ENCRYPTED_PASSWORD_REQUIRED
                 )
@@ -108,7 +111,7 @@ class PypdfPage:
             PdfOpsError: CORRUPT/page_unreadable.
         """
         try:
-            rotation = int(self._page.rotation or 0) % 360
+            rotation = round(int(self._page.rotation or 0) / 90) * 90 % 360
             box = self._page.cropbox
             size = (abs(float(box.width)), abs(float(box.height)))
         except MemoryError:

@@ -33,6 +33,25 @@ _DATA_FOLDERS = (
     "/usr/local/share/tessdata",
     "/opt/homebrew/share/tessdata",
 )
+# Debian names a script's package by its ISO 15924 code; here where that is not the name's beginning.
+_SCRIPT_CODES = {
+    "armenian": "armn",
+    "canadian-aboriginal": "cans",
+    "cyrillic": "cyrl",
+    "greek": "grek",
+    "gujarati": "gujr",
+    "japanese": "jpan",
+    "kannada": "knda",
+    "khmer": "khmr",
+    "lao": "laoo",
+    "latin": "latn",
+    "malayalam": "mlym",
+    "myanmar": "mymr",
+    "oriya": "orya",
+    "syriac": "syrc",
+    "tamil": "taml",
+    "tibetan": "tibt",
+}
 _MIN_ORIENTATION_CONFIDENCE = 1.0
 _TSV_COLUMNS = 12
 _WORD_LEVEL = "5"
@@ -70,7 +89,10 @@ def has_orientation_data() -> bool:
 def package_of(language: str) -> str:
     """The Debian package that brings a language."""
     name = language.removeprefix("script/").lower().replace("_", "-")
-    return f"tesseract-ocr-script-{name[:4]}" if language.startswith("script/") else f"tesseract-ocr-{name}"
+    if not language.startswith("script/"):
+        return f"tesseract-ocr-{name}"
+    script = name.removesuffix("-vert")
+    return f"tesseract-ocr-script-{_SCRIPT_CODES.get(script, script[:4])}{name[len(script) :]}"
 
 
 def check_languages(languages: Iterable[str]) -> None:
@@ -190,6 +212,8 @@ class TesserocrRecognizer:
         try:
             self._api.Recognize()
             tsv = self._api.GetTSVText(0)
+        except RuntimeError as error:
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"tesserocr: {error}") from error
         finally:
             self._api.Clear()
         return recognition_of(tsv)
@@ -228,7 +252,7 @@ class PytesseractRecognizer:
         """Read a picture in one pass.
 
         Raises:
-            PdfOpsError: ENGINE/misconfigured if the program refuses.
+            PdfOpsError: CORRUPT/page_unreadable if the program refuses the picture.
         """
         import pytesseract
         from PIL import Image
@@ -242,7 +266,7 @@ class PytesseractRecognizer:
         except pytesseract.TesseractError as error:
             if error.status < 0:
                 raise MemoryError(f"tesseract ended by signal {-error.status}") from error
-            raise PdfOpsError(ErrorKind.ENGINE_MISCONFIGURED, f"tesseract: {error.message}") from error
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"tesseract: {error.message}") from error
         return recognition_of(tsv)
 
     def orientation(self, picture: Picture) -> int | None:

@@ -30,7 +30,7 @@ PASSING = {ErrorClass.TIMEOUT, ErrorClass.OOM, ErrorClass.CRASH, ErrorClass.TARG
 CODES = {
     "SOURCE": "not_found access_denied changed_during_read throttled unavailable invalid_message unreadable",
     "POLICY": "too_large too_many_pages unsupported_type",
-    "ENCRYPTED": "password_required password_wrong",
+    "ENCRYPTED": "certificate_required password_required password_wrong",
     "CORRUPT": "empty_file not_a_pdf truncated no_pages unreadable page_unreadable image_unreadable",
     "BOMB": "pixels decompression recursion text",
     "TIMEOUT": "page document open",
