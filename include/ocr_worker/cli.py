@@ -23,7 +23,7 @@ from ocr_worker.options import (
     settings_of,
 )
 from ocr_worker.pages import ONE_THREAD_VARIABLES
-from ocr_worker.settings import OutputFormat, WorkerSettings
+from ocr_worker.settings import OutputFormat, ServiceSettings, WorkerSettings
 from pdf_ops.contract.errors import PdfOpsError
 from pdf_ops.contract.fingerprint import OcrMode
 
@@ -74,19 +74,27 @@ def build_parser() -> argparse.ArgumentParser:
     extract.add_argument(
         "--profile", type=Path, metavar="FILE", help="write where the time went; HTML if it is named so"
     )
-    _add_settings(extract)
+    _add_settings(extract, WorkerSettings)
+    run = commands.add_parser(
+        "run",
+        help="read documents that a queue names, as a member of a fleet",
+        description="Take messages from SQS, read their documents from S3, write Parquet, and keep account "
+        "in DynamoDB. Ends when the queue is empty for a while; on SIGTERM finishes or gives back its work.",
+    )
+    run.add_argument("--forever", action="store_true", help="do not end when the queue is empty")
+    _add_settings(run, ServiceSettings)
     doctor = commands.add_parser(
         "doctor",
         help="show engines, versions, languages and limits",
         description="Show which engines, versions, languages and limits are in force, and what is missing.",
     )
-    _add_settings(doctor)
+    _add_settings(doctor, WorkerSettings)
     return parser
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
+def _add_settings(parser: argparse.ArgumentParser, cls: type[WorkerSettings]) -> None:
     group = parser.add_argument_group("settings", _SETTINGS_HELP)
-    for setting in settings_of(WorkerSettings):
+    for setting in settings_of(cls):
         shown = "" if setting.default is None else f", default: {setting.default}"
         arguments: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
         if setting.kind is not bool:
@@ -107,7 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.setdefault(variable, "1")
     options = build_parser().parse_args(arguments)
     try:
-        settings = _settings(options)
+        if options.command == "run":
+            return _run(options)
+        settings = load(WorkerSettings, _flags(options))
         return _doctor(settings) if options.command == "doctor" else _extract(options, settings)
     except SettingsError as error:
         return _fail(f"settings:\n  {str(error).replace(chr(10), chr(10) + '  ')}")
@@ -119,13 +129,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("stopped at once; nothing was written")
 
 
-def _settings(options: argparse.Namespace) -> WorkerSettings:
-    given = {
+def _flags(options: argparse.Namespace) -> dict[str, object]:
+    return {
         name.removeprefix(_SETTING_PREFIX): value
         for name, value in vars(options).items()
         if name.startswith(_SETTING_PREFIX)
     }
-    return load(WorkerSettings, given)
+
+
+def _run(options: argparse.Namespace) -> int:
+    import asyncio
+
+    from ocr_worker.engines import tesseract
+    from ocr_worker.service import serve
+
+    settings = load(ServiceSettings, _flags(options))
+    if settings.ocr is not OcrMode.OFF:
+        tesseract.check_languages(settings.reading.languages)
+    stopped_by = asyncio.run(serve(settings, is_forever=options.forever))
+    return _fail(str(stopped_by)) if stopped_by is not None else DONE
 
 
 def _extract(options: argparse.Namespace, settings: WorkerSettings) -> int:

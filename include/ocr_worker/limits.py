@@ -50,6 +50,8 @@ def limit_cpu_of_next_page(limits: Limits) -> None:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     allowed = int(usage.ru_utime + usage.ru_stime + limits.page_timeout_s) + CPU_GRACE_S
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    if hard != resource.RLIM_INFINITY:
+        allowed = min(allowed, hard)
     resource.setrlimit(resource.RLIMIT_CPU, (allowed, hard))
 
 

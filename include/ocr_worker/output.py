@@ -62,7 +62,8 @@ class _AtomicFile:
             self.partial.replace(self._path)
 
     def discard(self) -> None:
-        self.partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.partial.unlink(missing_ok=True)
 
 
 class ParquetWriter(Generic[RowT]):
@@ -80,13 +81,17 @@ class ParquetWriter(Generic[RowT]):
         self._file = _AtomicFile(path)
         self._rows: list[RowT] = []
         self._characters = 0
-        with _disk_errors(path):
-            self._writer: Any = pq.ParquetWriter(
-                self._file.partial,
-                arrow_schema(row_class),
-                compression=COMPRESSION,
-                compression_level=COMPRESSION_LEVEL,
-            )
+        try:
+            with _disk_errors(path):
+                self._writer: Any = pq.ParquetWriter(
+                    self._file.partial,
+                    arrow_schema(row_class),
+                    compression=COMPRESSION,
+                    compression_level=COMPRESSION_LEVEL,
+                )
+        except PdfOpsError:
+            self._file.discard()  # It writes a few bytes at once, which a full disk may refuse.
+            raise
 
     def write(self, row: RowT, characters: int = 0) -> None:
         """Take a row; ``characters`` is how much text is in it."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from ocr_worker.engines import Document, Recognizer
     from ocr_worker.reading import Reading
+    from pdf_ops.contract.fingerprint import ReadingConfig
 
 # Answers are sent in batches: a frame for each 1 ms page would cost more than the page.
 FLUSH_S = 0.05
@@ -58,10 +59,13 @@ class PageProcess:
         self._answers = answers
         self._mark_fd = mark_fd
         self._config = ProcessConfig.decode(self._receive() or b"{}")
-        self._reader = PageReader(self._config.reading, self._load_recognizer)
+        self._reader = self._reader_for(self._config.reading)
         self._open: tuple[tuple[Path, bool], Document] | None = None
         self._second: tuple[Path, Document] | None = None
         self._pages_read, self._read_ms = 0, 0.0
+
+    def _reader_for(self, reading: ReadingConfig) -> PageReader:
+        return PageReader(reading, lambda: self._load_recognizer(reading.languages_label))
 
     def serve(self) -> None:
         """Answer requests until there are no more."""
@@ -77,7 +81,11 @@ class PageProcess:
         while (content := self._receive()) is not None:
             self._mark(NO_PAGE)
             limit_cpu_of_next_page(self._config.limits)
-            self._answer(SliceRequest.decode(content))
+            request = SliceRequest.decode(content)
+            reading = request.reading or self._config.reading
+            if reading != self._reader.config:
+                self._reader = self._reader_for(reading)
+            self._answer(request)
             self._send(encode_end())
 
     def _answer(self, request: SliceRequest) -> None:
@@ -160,7 +168,7 @@ class PageProcess:
             request.media_type,
             password=request.password,
             is_careful=request.is_careful,
-            max_pixels=self._config.reading.max_page_pixels,
+            max_pixels=self._reader.config.max_page_pixels,
             parser=self._config.parser,
         )
         self._open = (key, document)
@@ -171,8 +179,8 @@ class PageProcess:
             self._second[1].close()
             self._second = None
 
-    def _load_recognizer(self) -> Recognizer:
-        name, languages = self._config.recognizer, self._config.reading.languages_label
+    def _load_recognizer(self, languages: str) -> Recognizer:
+        name = self._config.recognizer
         if ":" in name:
             return cast("Recognizer", load_factory(name)(languages))
         from ocr_worker.engines.tesseract import load_recognizer

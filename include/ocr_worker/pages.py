@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ocr_worker.sniff import MediaType
+    from pdf_ops.contract.fingerprint import ReadingConfig
 
 # What a page process may know of the environment. Credentials, proxies and endpoints are not in it.
 PASSED_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "TESSDATA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
@@ -296,12 +297,19 @@ class PagePool:
             self.fatal = self.fatal or PdfOpsError(ErrorKind.ENGINE_MISCONFIGURED, str(worker.exception()))
             self.cancel()
 
-    async def read(self, path: Path, media_type: MediaType, password: str | None = None) -> DocumentStream:
-        """Have a document read; its pages come out of the stream in order."""
+    async def read(
+        self,
+        path: Path,
+        media_type: MediaType,
+        password: str | None = None,
+        reading: ReadingConfig | None = None,
+    ) -> DocumentStream:
+        """Have a document read, as ``reading`` says if it does; its pages come out of the stream in order."""
         stream = DocumentStream(
             path=path,
             media_type=media_type,
             password=password,
+            reading=reading,
             timeout_s=self._config.document_timeout_s,
             processes=self._config.processes,
             max_pages=self._config.process.max_pages,
@@ -387,6 +395,7 @@ class PagePool:
             is_careful=taken.is_careful,
             password=stream.password,
             page_count=stream.page_count,
+            reading=stream.reading,
         )
         async for answer in process.answers(request, stream.deadline):
             if isinstance(answer, Opened):

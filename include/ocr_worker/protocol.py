@@ -31,6 +31,10 @@ class BadAnswerError(ValueError):
     """A page process said something that it never says."""
 
 
+def _reading_config(wire: dict[str, Any]) -> ReadingConfig:
+    return ReadingConfig(**wire | {"ocr": OcrMode(wire["ocr"]), "languages": tuple(wire["languages"])})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessConfig:
     """The first frame: how this process reads, for all its life.
@@ -60,10 +64,9 @@ class ProcessConfig:
         """From a frame's content."""
         wire = json.loads(content)
         reading = wire.pop("reading")
-        reading.update(ocr=OcrMode(reading["ocr"]), languages=tuple(reading["languages"]))
         folder = wire.pop("profile_folder")
         return cls(
-            reading=ReadingConfig(**reading),
+            reading=_reading_config(reading),
             limits=Limits(**wire.pop("limits")),
             profile_folder=Path(folder) if folder is not None else None,
             **wire,
@@ -82,6 +85,7 @@ class SliceRequest:
         is_careful: Leave pdfium out: it failed on this before.
         password: For an encrypted document.
         page_count: How many pages the document has, once a process has said so.
+        reading: How to read it, if not as the process was told.
     """
 
     path: Path
@@ -91,6 +95,7 @@ class SliceRequest:
     is_careful: bool = False
     password: str | None = None
     page_count: int | None = None
+    reading: ReadingConfig | None = None
 
     def encode(self) -> bytes:
         """As a frame's content."""
@@ -101,7 +106,11 @@ class SliceRequest:
     def decode(cls, content: bytes) -> SliceRequest:
         """From a frame's content."""
         wire = json.loads(content)
-        return cls(**wire | {"path": Path(wire["path"]), "media_type": MediaType(wire["media_type"])})
+        reading = wire.pop("reading")
+        return cls(
+            **wire | {"path": Path(wire["path"]), "media_type": MediaType(wire["media_type"])},
+            reading=_reading_config(reading) if reading is not None else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class PageReader:
 
     def __init__(self, config: ReadingConfig, load_recognizer: Callable[[], Recognizer]) -> None:
         """Remember how to read."""
-        self._config = config
+        self.config = config
         self._load_recognizer = load_recognizer
         self._recognizer: Recognizer | None = None
 
@@ -110,11 +110,11 @@ class PageReader:
         )
         if verdict.reason is MethodReason.NOTHING_DRAWN:
             return replace(base, method=Method.EMPTY)
-        if self._config.ocr is OcrMode.OFF:
+        if self.config.ocr is OcrMode.OFF:
             return _without_ocr(base, verdict, layer_error)
-        if verdict.is_good and self._config.ocr is OcrMode.AUTO:
+        if verdict.is_good and self.config.ocr is OcrMode.AUTO:
             return base
-        reason = MethodReason.FORCED if self._config.ocr is OcrMode.FORCE else verdict.reason
+        reason = MethodReason.FORCED if self.config.ocr is OcrMode.FORCE else verdict.reason
         try:
             return self._by_ocr(page, replace(base, reason=reason))
         except PdfOpsError as error:
@@ -132,13 +132,13 @@ class PageReader:
             return None, Verdict(is_good=False, reason=MethodReason.TEXT_LAYER_FAILED), error
         if layer is None:
             return None, Verdict(is_good=False, reason=MethodReason.IMAGE_INPUT), None
-        return layer, judge(layer, trust_invisible=self._config.trust_ocr_layer), None
+        return layer, judge(layer, trust_invisible=self.config.trust_ocr_layer), None
 
     def _by_ocr(self, page: Page, base: Reading) -> Reading:
         from ocr_worker.pictures import flattened, is_blank
 
         watch = Stopwatch()
-        raw = page.picture(self._config.dpi, self._config.max_page_pixels)
+        raw = page.picture(self.config.dpi, self.config.max_page_pixels)
         render_ms = watch.lap_ms()
         picture = Picture(pixels=flattened(raw.pixels), dpi=raw.dpi)
         blank = is_blank(picture.pixels)

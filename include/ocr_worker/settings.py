@@ -17,6 +17,7 @@ from ocr_worker.options import Option
 from ocr_worker.pages import PoolConfig
 from ocr_worker.protocol import ProcessConfig
 from pdf_ops.contract.fingerprint import MAX_DPI, MIN_DPI, OcrMode, ReadingConfig, parse_languages
+from pdf_ops.contract.layout import Layout, parse_bucket
 
 
 class OutputFormat(StrEnum):
@@ -175,4 +176,120 @@ class WorkerSettings:
             document_timeout_s=self.document_timeout_s,
             max_docs_per_process=self.max_docs_per_process,
             scratch=scratch,
+        )
+
+
+def _bucket(value: str) -> None:
+    parse_bucket(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings(WorkerSettings):
+    """How the worker runs as a service: which queue, tables and buckets, and how it behaves there."""
+
+    input_bucket: Annotated[
+        str, Option("INPUT_S3_BUCKET", "Bucket of messages that name none.", check=_bucket)
+    ]
+    input_prefix: Annotated[
+        str, Option("INPUT_S3_PREFIX", "Prefix that keys of messages without a bucket are below.")
+    ] = ""
+    output_bucket: Annotated[str, Option("OUTPUT_S3_BUCKET", "Bucket for page rows.", check=_bucket)]
+    output_prefix: Annotated[str, Option("OUTPUT_S3_PREFIX", "Prefix for page rows.")] = ""
+    manifest_bucket: Annotated[
+        str, Option("MANIFEST_S3_BUCKET", "Bucket for listings, manifests and reports.", check=_bucket)
+    ]
+    manifest_prefix: Annotated[
+        str, Option("MANIFEST_S3_KEY", "Prefix for listings, manifests and reports.")
+    ] = ""
+    queue_url: Annotated[str, Option("SQS_QUEUE_URL", "Queue to take messages from.")]
+    dlq_url: Annotated[
+        str | None, Option("DLQ_SQS_QUEUE_URL", "Queue for messages of documents that failed for good.")
+    ] = None
+    state_table: Annotated[str, Option("DYNAMO_TABLE_NAME", "Table with one item per document.")]
+    runs_table: Annotated[str, Option("DYNAMO_RUNS_TABLE_NAME", "Table with the counters of each run.")]
+    region: Annotated[str | None, Option("AWS_REGION", "AWS region.")] = None
+    secret_name: Annotated[
+        str | None,
+        Option("SECRET_NAME", "Secret in Secrets Manager: a JSON object of settings, by variable."),
+    ] = None
+    log_group: Annotated[
+        str | None, Option("LOG_GROUP_NAME", "CloudWatch log group to send the log to, besides stdout.")
+    ] = None
+    worker_id: Annotated[
+        str | None, Option("WORKER_ID", "Name of this worker in logs and tables; made up unless given.")
+    ] = None
+    max_retries: Annotated[
+        int,
+        Option(
+            "MAX_RETRIES", "Tries that are charged to a document before it fails.", minimum=1, maximum=100
+        ),
+    ] = 3
+    backoff_base_s: Annotated[
+        float,
+        Option(
+            "BACKOFF_BASE_S", "Seconds before the second try; doubled each time.", minimum=0, maximum=3_600
+        ),
+    ] = 15.0
+    backoff_cap_s: Annotated[
+        float,
+        Option("BACKOFF_CAP_S", "Most seconds between two tries.", minimum=0, maximum=43_200),
+    ] = 900.0
+    max_unfinished: Annotated[
+        int,
+        Option(
+            "MAX_UNFINISHED",
+            "Workers that may die with a document before it is closed as CRASH/poison; "
+            "below the queue's own limit of receives.",
+            minimum=1,
+            maximum=100,
+        ),
+    ] = 5
+    lease_s: Annotated[
+        float,
+        Option(
+            "LEASE_S",
+            "Seconds after which another worker may take a document over.",
+            minimum=3,
+            maximum=3_600,
+        ),
+    ] = 120.0
+    visibility_s: Annotated[
+        int,
+        Option(
+            "VISIBILITY_S",
+            "Seconds that a message stays hidden without a heartbeat.",
+            minimum=3,
+            maximum=43_200,
+        ),
+    ] = 300
+    idle_s: Annotated[
+        float,
+        Option("IDLE_S", "Seconds without a message after which the worker ends.", minimum=0, maximum=86_400),
+    ] = 30.0
+    stop_timeout_s: Annotated[
+        float,
+        Option(
+            "STOP_TIMEOUT_S",
+            "Seconds to finish or give back everything after SIGTERM; below the container's stopTimeout.",
+            minimum=1,
+            maximum=600,
+        ),
+    ] = 100.0
+    prefetch_documents: Annotated[
+        int,
+        Option("PREFETCH_DOCUMENTS", "Documents in hand besides those being read.", minimum=0, maximum=1_000),
+    ] = 20
+    prefetch_mb: Annotated[
+        int,
+        Option("PREFETCH_MB", "Size of the documents in hand together, in MB.", minimum=1, maximum=1_000_000),
+    ] = 512
+
+    @property
+    def layout(self) -> Layout:
+        """Where everything lies in S3."""
+        return Layout(
+            output_bucket=self.output_bucket,
+            output_prefix=self.output_prefix,
+            manifest_bucket=self.manifest_bucket,
+            manifest_prefix=self.manifest_prefix,
         )

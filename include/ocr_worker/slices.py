@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ocr_worker.sniff import MediaType
+    from pdf_ops.contract.fingerprint import ReadingConfig
 
 FIRST_SLICE_PAGES = 4
 MAX_SLICE_PAGES = 128
@@ -62,6 +63,7 @@ class DocumentStream:
         path: Path,
         media_type: MediaType,
         password: str | None,
+        reading: ReadingConfig | None = None,
         timeout_s: float,
         processes: int,
         max_pages: int,
@@ -72,6 +74,7 @@ class DocumentStream:
         self.path = path
         self.media_type = media_type
         self.password = password
+        self.reading = reading
         self.page_count: int | None = None
         self.open_ms = 0.0
         self.wall_ms = 0.0

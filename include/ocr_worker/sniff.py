@@ -56,7 +56,7 @@ def media_type(head: bytes, name: str) -> MediaType:
     raise PdfOpsError(ErrorKind.POLICY_UNSUPPORTED_TYPE, "the bytes are no PDF, PNG, JPEG or TIFF")
 
 
-def sniff(path: Path) -> MediaType:
+def sniff(path: Path, name: str | None = None) -> MediaType:
     """Tell what a file on disk is.
 
     Raises:
@@ -67,4 +67,4 @@ def sniff(path: Path) -> MediaType:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise PdfOpsError(ErrorKind.SOURCE_UNREADABLE, error.strerror or "cannot be opened") from error
-    return media_type(head, path.name)
+    return media_type(head, name if name is not None else path.name)
