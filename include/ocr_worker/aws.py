@@ -5,14 +5,18 @@ One session, one set of clients for the worker's life. Not for what is done with
 
 from __future__ import annotations
 
+import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ocr_worker.options import SettingsError
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from ocr_worker.settings import ServiceSettings
 
 MAX_CONNECTIONS = 64
 CONNECT_TIMEOUT_S = 10
@@ -84,3 +88,24 @@ def source_error(error: BaseException) -> PdfOpsError:
     if code in _THROTTLED:
         return PdfOpsError(ErrorKind.SOURCE_THROTTLED, str(error))
     return PdfOpsError(ErrorKind.SOURCE_UNAVAILABLE, f"{type(error).__name__}: {error}")
+
+
+async def read_secret(settings: ServiceSettings) -> dict[str, object]:
+    """The settings that a secret holds, by variable.
+
+    Raises:
+        SettingsError: If it cannot be read, or is no JSON object.
+    """
+    async with open_clients(settings.region) as clients:
+        try:
+            answer = await clients.secrets.get_secret_value(SecretId=settings.secret_name)
+            content = json.loads(answer["SecretString"])
+        except aws_errors() as error:
+            raise SettingsError(f"SECRET_NAME: {settings.secret_name} cannot be read: {error}") from error
+        except (ValueError, KeyError):
+            content = None
+    if not isinstance(content, dict):
+        raise SettingsError(
+            f"SECRET_NAME: {settings.secret_name} holds no JSON object of settings by variable"
+        )
+    return content

@@ -1,4 +1,4 @@
-"""The command line: ``ocr-worker extract`` and ``ocr-worker doctor``.
+"""The command line: ``ocr-worker`` with ``extract``, ``run``, ``mirror`` or ``doctor``.
 
 Turns arguments into settings and a run into an exit code; the work is elsewhere. Exit codes: 0 all
 documents done, 1 some were not, 2 usage or environment.
@@ -23,7 +23,7 @@ from ocr_worker.options import (
     settings_of,
 )
 from ocr_worker.pages import ONE_THREAD_VARIABLES
-from ocr_worker.settings import OutputFormat, ServiceSettings, WorkerSettings
+from ocr_worker.settings import MirrorSettings, OutputFormat, ServiceSettings, WorkerSettings
 from pdf_ops.contract.errors import PdfOpsError
 from pdf_ops.contract.fingerprint import OcrMode
 
@@ -83,6 +83,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--forever", action="store_true", help="do not end when the queue is empty")
     _add_settings(run, ServiceSettings)
+    mirror = commands.add_parser(
+        "mirror",
+        help="download the documents that a queue names, and read nothing",
+        description="Take messages from SQS and put their documents into a folder, by bucket and key.",
+    )
+    mirror.add_argument("--to", required=True, type=Path, metavar="DIR", help="where to put them")
+    mirror.add_argument("--forever", action="store_true", help="do not end when the queue is empty")
+    _add_settings(mirror, MirrorSettings)
     doctor = commands.add_parser(
         "doctor",
         help="show engines, versions, languages and limits",
@@ -92,7 +100,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_settings(parser: argparse.ArgumentParser, cls: type[WorkerSettings]) -> None:
+def _add_settings(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
     group = parser.add_argument_group("settings", _SETTINGS_HELP)
     for setting in settings_of(cls):
         shown = "" if setting.default is None else f", default: {setting.default}"
@@ -117,6 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command == "run":
             return _run(options)
+        if options.command == "mirror":
+            return _mirror(options)
         settings = load(WorkerSettings, _flags(options))
         return _doctor(settings) if options.command == "doctor" else _extract(options, settings)
     except SettingsError as error:
@@ -140,14 +150,27 @@ def _flags(options: argparse.Namespace) -> dict[str, object]:
 def _run(options: argparse.Namespace) -> int:
     import asyncio
 
+    from ocr_worker.aws import read_secret
     from ocr_worker.engines import tesseract
     from ocr_worker.service import serve
 
     settings = load(ServiceSettings, _flags(options))
+    if settings.secret_name is not None:
+        settings = load(ServiceSettings, _flags(options), asyncio.run(read_secret(settings)))
     if settings.ocr is not OcrMode.OFF:
         tesseract.check_languages(settings.reading.languages)
     stopped_by = asyncio.run(serve(settings, is_forever=options.forever))
     return _fail(str(stopped_by)) if stopped_by is not None else DONE
+
+
+def _mirror(options: argparse.Namespace) -> int:
+    import asyncio
+
+    from ocr_worker.mirror import mirror
+
+    settings = load(MirrorSettings, _flags(options))
+    failed = asyncio.run(mirror(settings, options.to, is_forever=options.forever))
+    return SOME_FAILED if failed else DONE
 
 
 def _extract(options: argparse.Namespace, settings: WorkerSettings) -> int:

@@ -190,19 +190,22 @@ def settings_of(cls: type[Any]) -> tuple[Setting, ...]:
     return _resolved.setdefault(cls, tuple(found))
 
 
-def load(cls: type[SettingsT], flags: Mapping[str, object]) -> SettingsT:
+def load(
+    cls: type[SettingsT], flags: Mapping[str, object], secret: Mapping[str, object] | None = None
+) -> SettingsT:
     """Take the settings from all their sources and check them together.
 
     Args:
         cls: The dataclass.
         flags: Those given on the command line, by field name; they win.
+        secret: Those of a secret, by variable; stronger than files, weaker than the environment.
 
     Raises:
         SettingsError: Naming every setting that is wrong or missing, and what it accepts.
     """
     values: dict[str, object] = {}
     problems = []
-    sources = list(_sources(cls, flags))
+    sources = list(_sources(cls, flags, secret or {}))
     for setting in settings_of(cls):
         for where, given in sources:
             value = given(setting)
@@ -224,11 +227,12 @@ def load(cls: type[SettingsT], flags: Mapping[str, object]) -> SettingsT:
 
 
 def _sources(
-    cls: type[Any], flags: Mapping[str, object]
+    cls: type[Any], flags: Mapping[str, object], secret: Mapping[str, object]
 ) -> Iterator[tuple[str, Callable[[Setting], object]]]:
     """Where values come from, the strongest first."""
     yield "flags", lambda setting: flags.get(setting.name)
     yield "environment", lambda setting: os.environ.get(setting.option.variable)
+    yield "secret", lambda setting: secret.get(setting.option.variable)
     if DOTENV_FILE.is_file():
         from dotenv import dotenv_values
 

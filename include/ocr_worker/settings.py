@@ -40,7 +40,7 @@ def _usable_cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
     """How the worker reads."""
 
@@ -183,16 +183,37 @@ def _bucket(value: str) -> None:
     parse_bucket(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSettings(WorkerSettings):
-    """How the worker runs as a service: which queue, tables and buckets, and how it behaves there."""
+@dataclass(frozen=True, kw_only=True)
+class MirrorSettings:
+    """Which queue to take messages from, and where their documents are."""
 
     input_bucket: Annotated[
         str, Option("INPUT_S3_BUCKET", "Bucket of messages that name none.", check=_bucket)
     ]
-    input_prefix: Annotated[
-        str, Option("INPUT_S3_PREFIX", "Prefix that keys of messages without a bucket are below.")
-    ] = ""
+    queue_url: Annotated[str, Option("SQS_QUEUE_URL", "Queue to take messages from.")]
+    dlq_url: Annotated[
+        str | None, Option("DLQ_SQS_QUEUE_URL", "Queue for messages of documents that failed for good.")
+    ] = None
+    region: Annotated[str | None, Option("AWS_REGION", "AWS region.")] = None
+    visibility_s: Annotated[
+        int,
+        Option(
+            "VISIBILITY_S",
+            "Seconds that a message stays hidden without a heartbeat.",
+            minimum=3,
+            maximum=43_200,
+        ),
+    ] = 300
+    idle_s: Annotated[
+        float,
+        Option("IDLE_S", "Seconds without a message after which the worker ends.", minimum=0, maximum=86_400),
+    ] = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceSettings(MirrorSettings, WorkerSettings):
+    """How the worker runs as a service: which queue, tables and buckets, and how it behaves there."""
+
     output_bucket: Annotated[str, Option("OUTPUT_S3_BUCKET", "Bucket for page rows.", check=_bucket)]
     output_prefix: Annotated[str, Option("OUTPUT_S3_PREFIX", "Prefix for page rows.")] = ""
     manifest_bucket: Annotated[
@@ -201,13 +222,8 @@ class ServiceSettings(WorkerSettings):
     manifest_prefix: Annotated[
         str, Option("MANIFEST_S3_KEY", "Prefix for listings, manifests and reports.")
     ] = ""
-    queue_url: Annotated[str, Option("SQS_QUEUE_URL", "Queue to take messages from.")]
-    dlq_url: Annotated[
-        str | None, Option("DLQ_SQS_QUEUE_URL", "Queue for messages of documents that failed for good.")
-    ] = None
     state_table: Annotated[str, Option("DYNAMO_TABLE_NAME", "Table with one item per document.")]
     runs_table: Annotated[str, Option("DYNAMO_RUNS_TABLE_NAME", "Table with the counters of each run.")]
-    region: Annotated[str | None, Option("AWS_REGION", "AWS region.")] = None
     secret_name: Annotated[
         str | None,
         Option("SECRET_NAME", "Secret in Secrets Manager: a JSON object of settings, by variable."),
@@ -253,19 +269,6 @@ class ServiceSettings(WorkerSettings):
             maximum=3_600,
         ),
     ] = 120.0
-    visibility_s: Annotated[
-        int,
-        Option(
-            "VISIBILITY_S",
-            "Seconds that a message stays hidden without a heartbeat.",
-            minimum=3,
-            maximum=43_200,
-        ),
-    ] = 300
-    idle_s: Annotated[
-        float,
-        Option("IDLE_S", "Seconds without a message after which the worker ends.", minimum=0, maximum=86_400),
-    ] = 30.0
     stop_timeout_s: Annotated[
         float,
         Option(
