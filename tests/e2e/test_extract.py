@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pikepdf
 import pytest
-from tests.support import documents as made
 from tests.support.worker import OCR_WORKER, extract, rows_in
 
 from pdf_ops.contract.pages import varying_columns
+from samples import documents as made
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.support import documents as made
 from tests.support import engines
 from tests.support.worker import REPOSITORY, extract_with
+
+from samples import documents as made
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,11 +11,10 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from tests.support.documents import MARKED_PIXELS
-
 from ocr_worker.engines import Recognition
 from ocr_worker.engines.pdfium import PdfiumDocument
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
+from samples.documents import MARKED_PIXELS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,7 @@
-"""Documents for tests, made from nothing: text, scans, mixtures, and every kind of damage."""
+"""Builders of single documents: text, scans, mixtures, and every kind of damage.
+
+Real files in real formats, small and the same each time. Not for choosing which: see ``sample_set``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ MARKED_PIXELS = (1200, 2339)
 
 def text_pdf(path: Path, pages: Sequence[Sequence[str]] | int = 1) -> Path:
     """A PDF with a good text layer; a number gives that many pages of the same paragraph."""
-    canvas = Canvas(str(path), pagesize=A4)
+    canvas = Canvas(str(path), pagesize=A4, invariant=1)
     for lines in [PARAGRAPH] * pages if isinstance(pages, int) else pages:
         draw_text(canvas, lines)
         canvas.showPage()
@@ -40,6 +43,7 @@ def text_pdf(path: Path, pages: Sequence[Sequence[str]] | int = 1) -> Path:
 
 
 def draw_text(canvas: Canvas, lines: Sequence[str], *, mode: int = 0, font: str = "Helvetica") -> None:
+    """Draw lines of text; mode 3 is invisible."""
     text = canvas.beginText(60, 760)
     text.setFont(font, 11)
     text.setTextRenderMode(mode)
@@ -61,12 +65,13 @@ def scan(
 
 
 def blank_scan() -> Image.Image:
+    """A page with nothing on it."""
     return Image.new("L", PAGE_PIXELS, 245)
 
 
 def scan_pdf(path: Path, images: Sequence[Image.Image]) -> Path:
     """A PDF whose pages are one image each, as a scanner writes it."""
-    canvas = Canvas(str(path))
+    canvas = Canvas(str(path), invariant=1)
     for image in images:
         draw_scan(canvas, image)
         canvas.showPage()
@@ -75,6 +80,7 @@ def scan_pdf(path: Path, images: Sequence[Image.Image]) -> Path:
 
 
 def draw_scan(canvas: Canvas, image: Image.Image) -> None:
+    """Draw an image as a whole page."""
     width, height = (side / SCAN_DPI * 72 for side in image.size)
     canvas.setPageSize((width, height))
     canvas.drawImage(ImageReader(image), 0, 0, width, height)
@@ -82,7 +88,7 @@ def draw_scan(canvas: Canvas, image: Image.Image) -> None:
 
 def mixed_pdf(path: Path) -> Path:
     """A typed cover page, then two scanned ones."""
-    canvas = Canvas(str(path), pagesize=A4)
+    canvas = Canvas(str(path), pagesize=A4, invariant=1)
     draw_text(canvas, PARAGRAPH)
     canvas.showPage()
     for _ in range(2):
@@ -94,7 +100,7 @@ def mixed_pdf(path: Path) -> Path:
 
 def ocr_layer_pdf(path: Path, layer: Sequence[str]) -> Path:
     """A scan with invisible text over it, as an earlier OCR leaves it."""
-    canvas = Canvas(str(path), pagesize=A4)
+    canvas = Canvas(str(path), pagesize=A4, invariant=1)
     draw_scan(canvas, scan())
     draw_text(canvas, layer, mode=3)
     canvas.showPage()
@@ -108,7 +114,7 @@ def damaged_font_pdf(path: Path) -> Path:
     from reportlab.pdfbase.ttfonts import TTFont
 
     pdfmetrics.registerFont(TTFont("Vera", "Vera.ttf"))
-    canvas = Canvas(str(path), pagesize=A4)
+    canvas = Canvas(str(path), pagesize=A4, invariant=1)
     draw_text(canvas, PARAGRAPH, font="Vera")
     canvas.save()
     with pikepdf.open(path, allow_overwriting_input=True) as pdf:
@@ -132,6 +138,7 @@ def _to_private_use(line: str) -> str:
 
 
 def encrypted_pdf(path: Path, password: str) -> Path:
+    """A PDF that opens with a password; an empty one opens for everybody."""
     text_pdf(path)
     with pikepdf.open(path, allow_overwriting_input=True) as pdf:
         pdf.save(path, encryption=pikepdf.Encryption(user=password, owner="owner"))
@@ -139,12 +146,14 @@ def encrypted_pdf(path: Path, password: str) -> Path:
 
 
 def truncated_pdf(path: Path) -> Path:
+    """A PDF that ends in the middle."""
     text_pdf(path, 3)
     path.write_bytes(path.read_bytes()[:700])
     return path
 
 
 def pageless_pdf(path: Path) -> Path:
+    """A PDF without a page."""
     with pikepdf.new() as pdf:
         pdf.save(path)
     return path
@@ -152,7 +161,7 @@ def pageless_pdf(path: Path) -> Path:
 
 def huge_page_pdf(path: Path) -> Path:
     """Two pages, the second of which would be far too many pixels."""
-    canvas = Canvas(str(path), pagesize=A4)
+    canvas = Canvas(str(path), pagesize=A4, invariant=1)
     draw_text(canvas, PARAGRAPH)
     canvas.showPage()
     canvas.setPageSize((200_000, 200_000))
@@ -163,17 +172,27 @@ def huge_page_pdf(path: Path) -> Path:
 
 
 def tiff(path: Path, images: Sequence[Image.Image]) -> Path:
-    images[0].save(path, "TIFF", save_all=True, append_images=images[1:], dpi=(SCAN_DPI, SCAN_DPI))
+    """A TIFF, a page for each image."""
+    images[0].save(
+        path,
+        "TIFF",
+        compression="tiff_lzw",
+        save_all=True,
+        append_images=images[1:],
+        dpi=(SCAN_DPI, SCAN_DPI),
+    )
     return path
 
 
 def png_bytes(image: Image.Image) -> bytes:
+    """A PNG."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG", dpi=(SCAN_DPI, SCAN_DPI))
     return buffer.getvalue()
 
 
 def words(text: str) -> set[str]:
+    """The words of a text, as they are compared."""
     return {word.strip(".,").lower() for word in text.split()}
 
 
