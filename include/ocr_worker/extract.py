@@ -123,17 +123,18 @@ class Extraction:
     def _writers(self) -> Iterator[tuple[TableWriter[PageRow], TableWriter[DocumentRow], TextFolder | None]]:
         """The files, put in place together at the end or not at all."""
         target = self._destination
-        pages = open_writer(target.folder, "pages", PageRow, target.format)
-        documents = open_writer(target.folder, "documents", DocumentRow, target.format)
-        try:
+        with contextlib.ExitStack() as opened:
+            pages = open_writer(target.folder, "pages", PageRow, target.format)
+            opened.callback(pages.discard)
+            documents = open_writer(target.folder, "documents", DocumentRow, target.format)
+            opened.callback(documents.discard)
             texts = TextFolder(target.text_folder) if target.text_folder is not None else None
+            if texts is not None:
+                opened.callback(texts.end, keep=False)
             yield pages, documents, texts
             pages.close()
             documents.close()
-        except BaseException:
-            pages.discard()
-            documents.discard()
-            raise
+            opened.pop_all()
 
     @contextlib.contextmanager
     def _cancelled_by_signals(self, pool: PagePool) -> Iterator[None]:

@@ -27,7 +27,7 @@ from ocr_worker.ledger import AlreadyRead, Commit, HeldElsewhere, Lease, LeaseLo
 from ocr_worker.manifest import Manifest
 from ocr_worker.output import ParquetWriter
 from ocr_worker.pages import PagePool
-from ocr_worker.queueing import Queue
+from ocr_worker.queueing import LONG_POLL_S, Queue
 from ocr_worker.rows import DocumentTally, Provenance, Source
 from ocr_worker.sniff import sniff
 from pdf_ops.contract.documents import DocumentRow, DocumentStatus
@@ -156,6 +156,7 @@ class Service:
         self._stop_reason = ""
         self._is_cancelling = False
         self._back_by = 0.0
+        self._receiving: asyncio.Future[list[Message]] | None = None
 
     def stop(self, reason: str) -> None:
         """Take no more messages, finish or give back what is in hand, and end."""
@@ -179,6 +180,7 @@ class Service:
         try:
             await self._receive(is_forever=is_forever)
             await self._finish_jobs()
+            await self._give_back_received()
         finally:
             for helper in helpers:
                 helper.cancel()
@@ -201,14 +203,20 @@ class Service:
                 await self._first_of(self._job_ended.wait())
                 continue
             idle_left_s = self._settings.idle_s - (time.monotonic() - last_seen)
-            wait_s = 20 if is_forever or self._jobs else max(0, min(20, round(idle_left_s)))
+            # Not longer than the worker may idle: else it would notice late that all is done.
+            patience_s = LONG_POLL_S if is_forever else self._settings.idle_s if self._jobs else idle_left_s
+            wait_s = max(0, min(LONG_POLL_S, round(patience_s)))
+            self._receiving = asyncio.ensure_future(self._queue.receive(room, wait_s))
             try:
-                messages = await self._first_of(self._queue.receive(room, wait_s))
+                messages = await self._first_of(self._receiving)
             except aws_errors() as error:
                 self._events.emit("receive.failed", level="warning", error=str(error))
                 await self._first_of(asyncio.sleep(RECEIVE_PAUSE_S))
                 continue
-            for message in messages or []:
+            if messages is None:
+                return  # It is to stop; what still comes is given back.
+            self._receiving = None
+            for message in messages:
                 self._metrics.lag(int(time.time() * 1000) - message.sent_ms)
                 job = _Job(message)
                 job.task = asyncio.create_task(self._handle(job))
@@ -222,12 +230,23 @@ class Service:
         """What is awaited, or None as soon as the worker is to stop."""
         wanted = asyncio.ensure_future(awaitable)
         stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait({wanted, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        return wanted.result() if wanted.done() else None
+
+    async def _give_back_received(self) -> None:
+        """Wait for the last receive and put back what it brings.
+
+        Hanging up on it would not do: SQS may still hand it a message, which then is hidden for long.
+        """
+        if self._receiving is None:
+            return
         try:
-            await asyncio.wait({wanted, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            return wanted.result() if wanted.done() else None
-        finally:
-            stopping.cancel()
-            wanted.cancel()
+            async with asyncio.timeout(LONG_POLL_S + 2):
+                for message in await self._receiving:
+                    await self._queue.put_off(message, 0)
+        except aws_errors() as error:
+            self._events.emit("receive.failed", level="warning", error=str(error))
 
     async def _finish_jobs(self) -> None:
         """Let what is being read end within the limit, then give the rest back."""

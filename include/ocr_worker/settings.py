@@ -17,7 +17,7 @@ from ocr_worker.options import Option
 from ocr_worker.pages import PoolConfig
 from ocr_worker.protocol import ProcessConfig
 from pdf_ops.contract.fingerprint import MAX_DPI, MIN_DPI, OcrMode, ReadingConfig, parse_languages
-from pdf_ops.contract.layout import Layout, parse_bucket
+from pdf_ops.contract.layout import Layout, clean_prefix, parse_bucket
 
 
 class OutputFormat(StrEnum):
@@ -215,12 +215,14 @@ class ServiceSettings(MirrorSettings, WorkerSettings):
     """How the worker runs as a service: which queue, tables and buckets, and how it behaves there."""
 
     output_bucket: Annotated[str, Option("OUTPUT_S3_BUCKET", "Bucket for page rows.", check=_bucket)]
-    output_prefix: Annotated[str, Option("OUTPUT_S3_PREFIX", "Prefix for page rows.")] = ""
+    output_prefix: Annotated[str, Option("OUTPUT_S3_PREFIX", "Prefix for page rows.", check=clean_prefix)] = (
+        ""
+    )
     manifest_bucket: Annotated[
         str, Option("MANIFEST_S3_BUCKET", "Bucket for listings, manifests and reports.", check=_bucket)
     ]
     manifest_prefix: Annotated[
-        str, Option("MANIFEST_S3_KEY", "Prefix for listings, manifests and reports.")
+        str, Option("MANIFEST_S3_KEY", "Prefix for listings, manifests and reports.", check=clean_prefix)
     ] = ""
     state_table: Annotated[str, Option("DYNAMO_TABLE_NAME", "Table with one item per document.")]
     runs_table: Annotated[str, Option("DYNAMO_RUNS_TABLE_NAME", "Table with the counters of each run.")]
@@ -273,11 +275,11 @@ class ServiceSettings(MirrorSettings, WorkerSettings):
         float,
         Option(
             "STOP_TIMEOUT_S",
-            "Seconds to finish or give back everything after SIGTERM; below the container's stopTimeout.",
+            "Seconds to finish documents after SIGTERM before giving them back; 30 s below stopTimeout.",
             minimum=1,
             maximum=600,
         ),
-    ] = 100.0
+    ] = 80.0
     prefetch_documents: Annotated[
         int,
         Option("PREFETCH_DOCUMENTS", "Documents in hand besides those being read.", minimum=0, maximum=1_000),

@@ -141,7 +141,12 @@ def decode_segment(segment: str) -> str:
         raise LayoutError(f"{sanitise(segment, 100)!r} cannot be decoded: it is not an encoded id") from None
 
 
-def _clean_prefix(prefix: str) -> str:
+def clean_prefix(prefix: str) -> str:
+    """Bring a prefix into one form: empty, or with a slash at its end only.
+
+    Raises:
+        LayoutError: If it cannot be used.
+    """
     trimmed = prefix.strip("/")
     if not trimmed:
         return ""
@@ -177,9 +182,9 @@ class Layout:
     def __post_init__(self) -> None:
         """Bring buckets and prefixes into one form, and refuse what cannot be used."""
         object.__setattr__(self, "output_bucket", parse_bucket(self.output_bucket))
-        object.__setattr__(self, "output_prefix", _clean_prefix(self.output_prefix))
+        object.__setattr__(self, "output_prefix", clean_prefix(self.output_prefix))
         object.__setattr__(self, "manifest_bucket", parse_bucket(self.manifest_bucket))
-        object.__setattr__(self, "manifest_prefix", _clean_prefix(self.manifest_prefix))
+        object.__setattr__(self, "manifest_prefix", clean_prefix(self.manifest_prefix))
 
     def run_prefix(self, run_id: str) -> S3Uri:
         """Everything that one run writes besides its rows."""
@@ -205,6 +210,18 @@ class Layout:
     def run_manifest(self, run_id: str) -> S3Uri:
         """The run's merged manifest: one document row per document."""
         return self._in_run(run_id, "manifest.parquet")
+
+    def statistics_json(self, run_id: str) -> S3Uri:
+        """What merging the run measured: timings, throughput, errors; the report's source."""
+        return self._in_run(run_id, "statistics.json")
+
+    def reconciliation_json(self, run_id: str) -> S3Uri:
+        """Whether every listed document has exactly one outcome, in figures."""
+        return self._in_run(run_id, "reconciliation.json")
+
+    def discrepancies(self, run_id: str) -> S3Uri:
+        """Every document that the reconciliation missed or did not expect, one JSON line each."""
+        return self._in_run(run_id, "discrepancies.jsonl.gz")
 
     def report_json(self, run_id: str) -> S3Uri:
         """The run's report for programs."""
