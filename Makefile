@@ -8,6 +8,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
+PORT ?= 8080
 
 # Airflow must never touch the user's own ~/airflow.
 export AIRFLOW_HOME := $(CURDIR)/.build/airflow-$(AIRFLOW)
@@ -17,15 +18,24 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test lint format bench lock clean
+.PHONY: help setup demo demo-clean up test lint format bench local-aws lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install everything that the other targets need (they do it themselves when it is missing)
 	@rm -f $(READY)
 	@$(MAKE) --no-print-directory $(READY)
 	@echo "ready: $(VENV) with Airflow $(AIRFLOW)"
+
+demo: $(READY) ## Run the real DAG on sample documents and a local AWS, and show what came out
+	@$(BIN)/python -m local_airflow demo
+
+demo-clean: $(READY) ## Stop the demo's local AWS and remove all that the demo made
+	@$(BIN)/python -m local_airflow clean
+
+up: $(READY) ## Start Airflow with its UI against a local AWS (PORT=8080; Ctrl-C stops all of it)
+	@$(BIN)/python -m local_airflow up --port $(PORT)
 
 test: lint ## Lint, check types, and run the tests (PYTEST_ARGS=... replaces pytest's arguments)
 	$(BIN)/pytest $(PYTEST_ARGS)
@@ -42,6 +52,9 @@ format: $(READY) ## Fix what can be fixed by itself, and format
 
 bench: $(READY) $(BENCH_READY) ## Measure against peers, which live in an environment of their own
 	$(BIN)/python -m benchmarks --corpus $(CORPUS) $(BENCH_ARGS)
+
+local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
+	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)
 
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
 	@UV="$$(scripts/setup.sh uv)" scripts/lock.sh

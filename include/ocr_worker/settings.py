@@ -207,7 +207,7 @@ class MirrorSettings:
     idle_s: Annotated[
         float,
         Option("IDLE_S", "Seconds without a message after which the worker ends.", minimum=0, maximum=86_400),
-    ] = 30.0
+    ] = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
