@@ -161,8 +161,8 @@ def test_the_document_schema_is_what_version_1_promised():
     assert _shape(document_schema()) == [
         "source_uri string", "doc_id string?", "source_etag string?", "source_version_id string?",
         "source_size int64?", "media_type string?", "status dictionary", "output_uri string?",
-        "page_count int32?", "pages_written int32", "pages_text_layer int32", "pages_ocr int32", "pages_empty int32",
-        "pages_none int32", "pages_error int32", "char_count int64", "ocr_confidence float?",
+        "page_count int32?", "pages_written int32", "pages_text_layer int32", "pages_ocr int32",
+        "pages_empty int32", "pages_none int32", "pages_error int32", "char_count int64", "ocr_confidence float?",
         "error_class string?", "error_code string?", "error_phase string?", "error_message string?",
         "run_id string?", "worker_id string?", "attempt int16", "languages string", "config_hash string",
         "schema_version int16", "wall_ms float", "cpu_ms float", "read_at timestamp[ms, tz=UTC]",
