@@ -1,0 +1,1 @@
+"""Who is told about a run, and how."""

@@ -1,0 +1,1 @@
+"""The pipeline's steps, one module each."""

@@ -1,0 +1,187 @@
+"""The task that says how a run went: one JSON file for programs, one HTML file for people.
+
+Runs whatever happened before it. Not for deciding whether the run succeeded: the gate does.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
+
+from airflow.sdk import BaseOperator, TriggerRule
+
+from pdf_ops.contract.layout import Layout, S3Uri
+from pdf_ops.cost import Prices
+from pdf_ops.dead_letters import triage
+from pdf_ops.objects import ObjectStore
+from pdf_ops.operators.gate import failed_tasks, upstream_of
+from pdf_ops.reporting.content import build, summarise
+from pdf_ops.reporting.page import render
+from pdf_ops.run_items import RunItems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Context
+
+
+class ReportOperator(BaseOperator):
+    """Write the run's report to S3: outcomes, errors and what to do, throughput, timings, fleet, cost.
+
+    Takes what there is: a run that failed half-way, or that found nothing to read, has a report too.
+
+    :param output_bucket: The bucket of the datasets. (templated)
+    :param output_prefix: The prefix of the datasets. (templated)
+    :param manifest_bucket: The bucket of the runs' own objects. (templated)
+    :param manifest_prefix: The prefix of the runs' own objects. (templated)
+    :param runs_table: The DynamoDB table of runs. (templated)
+    :param run_id: The run. (templated)
+    :param listing: What the listing task returned. (templated)
+    :param dlq_url: The dead-letter queue; its messages are looked at and put back. (templated)
+    :param failure_threshold: The share of failed documents, 0 to 1, that the run may have. (templated)
+    :param prices: US dollars an hour, see :class:`pdf_ops.cost.Prices`. (templated)
+    :param fleet: The fleet's containers, ``{started_at, stopped_at, cpu, memory, capacity}`` each; without
+        them the cost is computed from the workers' CPU time. (templated)
+    :param aws_conn_id: The Airflow connection used for AWS credentials.
+    :param region_name: The AWS region, if not the connection's. (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "output_bucket",
+        "output_prefix",
+        "manifest_bucket",
+        "manifest_prefix",
+        "runs_table",
+        "run_id",
+        "listing",
+        "dlq_url",
+        "failure_threshold",
+        "prices",
+        "fleet",
+        "region_name",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "listing": "json",
+        "prices": "json",
+        "fleet": "json",
+    }
+    ui_color = "#dae8fc"
+
+    def __init__(
+        self,
+        *,
+        output_bucket: str,
+        output_prefix: str,
+        manifest_bucket: str,
+        manifest_prefix: str,
+        runs_table: str,
+        run_id: str = "{{ run_id }}",
+        listing: Any = None,
+        dlq_url: str | None = None,
+        failure_threshold: float | str | None = None,
+        prices: Mapping[str, Any] | None = None,
+        fleet: Any = None,
+        aws_conn_id: str | None = "aws_default",
+        region_name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("trigger_rule", TriggerRule.ALL_DONE)
+        super().__init__(**kwargs)
+        self.output_bucket = output_bucket
+        self.output_prefix = output_prefix
+        self.manifest_bucket = manifest_bucket
+        self.manifest_prefix = manifest_prefix
+        self.runs_table = runs_table
+        self.run_id = run_id
+        self.listing = listing
+        self.dlq_url = dlq_url
+        self.failure_threshold = failure_threshold
+        self.prices = prices
+        self.fleet = fleet
+        self.aws_conn_id = aws_conn_id
+        self.region_name = region_name
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Collect, write both files, and say where they are."""
+        layout = Layout(
+            output_bucket=self.output_bucket,
+            output_prefix=self.output_prefix,
+            manifest_bucket=self.manifest_bucket,
+            manifest_prefix=self.manifest_prefix,
+        )
+        store = ObjectStore(aws_conn_id=self.aws_conn_id, region_name=self.region_name)
+        items = RunItems(
+            table=self.runs_table,
+            run_id=self.run_id,
+            aws_conn_id=self.aws_conn_id,
+            region_name=self.region_name,
+        )
+        ti: Any = context["ti"]
+        report = build(
+            run_id=self.run_id,
+            dag_id=getattr(ti, "dag_id", None),
+            now=datetime.now(UTC),
+            record=items.record(),
+            counters=items.counters(),
+            listing=self.listing if isinstance(self.listing, dict) else {},
+            statistics=_read_json(store, layout.statistics_json(self.run_id)),
+            reconciliation=_read_json(store, layout.reconciliation_json(self.run_id)),
+            dead_letters=self._dead_letters(),
+            tasks=_containers(self.fleet),
+            failed_tasks=failed_tasks(context, upstream_of(self)),
+            failure_threshold=_number(self.failure_threshold),
+            prices=Prices.of(self.prices),
+            links={
+                "report_html": str(layout.report_html(self.run_id)),
+                "report_json": str(layout.report_json(self.run_id)),
+                "report_console": console_url(layout.report_html(self.run_id)),
+                "manifest": str(layout.run_manifest(self.run_id)),
+                "pages": str(layout.pages_dataset()),
+                "documents": str(layout.documents_dataset()),
+            },
+        )
+        store.put(layout.report_json(self.run_id), json.dumps(report, indent=1).encode(), "application/json")
+        store.put(layout.report_html(self.run_id), render(report).encode(), "text/html; charset=utf-8")
+        self.log.info("%s", report["headline"])
+        self.log.info("Report: %s (%s)", report["links"]["report_html"], report["links"]["report_console"])
+        return summarise(report)
+
+    def _dead_letters(self) -> dict[str, Any] | None:
+        """Triage is a service: that the queue cannot be read must not cost the report."""
+        if not self.dlq_url:
+            return None
+        from airflow.providers.amazon.aws.hooks.sqs import SqsHook
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        hook: Any = SqsHook(aws_conn_id=self.aws_conn_id, region_name=self.region_name)
+        try:
+            return triage(hook.get_conn(), self.dlq_url, self.run_id).as_json()
+        except (BotoCoreError, ClientError) as error:
+            self.log.warning("The dead-letter queue could not be read: %s", error)
+            return None
+
+
+def console_url(uri: S3Uri) -> str:
+    """Where a person with access to the bucket can open an object in a browser."""
+    return f"https://console.aws.amazon.com/s3/object/{uri.bucket}?prefix={quote(uri.key, safe='')}"
+
+
+def _read_json(store: ObjectStore, uri: S3Uri) -> dict[str, Any]:
+    data = store.read(uri)
+    return {} if data is None else dict(json.loads(data))
+
+
+def _number(given: float | str | None) -> float | None:
+    return None if given in (None, "", "None") else float(str(given))
+
+
+def _containers(fleet: Any) -> list[dict[str, Any]]:
+    """The containers out of what one fleet task, or all instances of a mapped one, returned."""
+    if isinstance(fleet, dict):
+        nested = fleet.get("tasks")
+        return _containers(nested) if nested is not None else [fleet]
+    if fleet is None or isinstance(fleet, str):
+        return []
+    return [container for entry in fleet for container in _containers(entry)]

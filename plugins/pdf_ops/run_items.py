@@ -1,0 +1,87 @@
+"""A run's items in the runs table, as the tasks after the fleet read them.
+
+Read-only and page by page, so that a million outcomes are never held at once. Not for the shape of
+an item: that is ``pdf_ops.contract.runs``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pdf_ops.contract.runs import (
+    DOCUMENT_PREFIX,
+    HASH_KEY,
+    RANGE_KEY,
+    WORKER_PREFIX,
+    Counters,
+    Outcome,
+    RunRecord,
+    run_shards,
+    total_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class RunItems:
+    """What the runs table knows about one run.
+
+    :param table: The runs table.
+    :param run_id: The run.
+    :param aws_conn_id: The Airflow connection used for AWS credentials.
+    :param region_name: The AWS region, if not the connection's.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        run_id: str,
+        aws_conn_id: str | None = "aws_default",
+        region_name: str | None = None,
+    ) -> None:
+        self.table = table
+        self.run_id = run_id
+        self.aws_conn_id = aws_conn_id
+        self.region_name = region_name
+
+    @cached_property
+    def client(self) -> Any:
+        """DynamoDB's own client: the resource's would translate the items' types."""
+        from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
+
+        hook: Any = AwsBaseHook(
+            aws_conn_id=self.aws_conn_id, region_name=self.region_name, client_type="dynamodb"
+        )
+        return hook.get_conn()
+
+    def record(self) -> RunRecord | None:
+        """The run's own item, or None if nothing was sent."""
+        answer = self.client.get_item(TableName=self.table, Key=total_key(self.run_id), ConsistentRead=True)
+        return RunRecord.from_item(answer["Item"]) if "Item" in answer else None
+
+    def counters(self) -> dict[str, Counters]:
+        """What each worker counted."""
+        return {
+            item[RANGE_KEY]["S"].removeprefix(WORKER_PREFIX): Counters.from_item(item)
+            for item in self._query(WORKER_PREFIX)
+        }
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """One per document that has an outcome."""
+        return (Outcome.from_item(item) for item in self._query(DOCUMENT_PREFIX))
+
+    def _query(self, prefix: str) -> Iterator[dict[str, Any]]:
+        paginator = self.client.get_paginator("query")
+        for shard in run_shards(self.run_id):
+            pages = paginator.paginate(
+                TableName=self.table,
+                ConsistentRead=True,
+                KeyConditionExpression="#shard = :shard AND begins_with(#part, :prefix)",
+                ExpressionAttributeNames={"#shard": HASH_KEY, "#part": RANGE_KEY},
+                ExpressionAttributeValues={":shard": {"S": shard}, ":prefix": {"S": prefix}},
+            )
+            for page in pages:
+                yield from page["Items"]
