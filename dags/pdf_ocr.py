@@ -295,6 +295,7 @@ with DAG(
         **PLACES,
         listing=listing,
         fleet=fleet.output,
+        failure="{{ ti.xcom_pull(task_ids='wait', key='failure') or '' }}",
         dlq_url="{{ setting('dlq_sqs_queue_url') }}",
         failure_threshold="{{ params.failure_threshold }}",
         # Whatever happened; but without settings there is nothing to report.

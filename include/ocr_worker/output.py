@@ -69,8 +69,14 @@ class _AtomicFile:
 class ParquetWriter(Generic[RowT]):
     """Rows of one class as a Parquet file."""
 
-    def __init__(self, path: Path, row_class: type[RowT]) -> None:
+    def __init__(self, path: Path, row_class: type[RowT], *, is_part: bool = False) -> None:
         """Open the file.
+
+        Args:
+            path: Where it goes.
+            row_class: What its rows are.
+            is_part: It holds one document and will be merged: without dictionaries and statistics,
+                which for a page or two are most of the file and of the time.
 
         Raises:
             PdfOpsError: TARGET/disk.
@@ -88,6 +94,8 @@ class ParquetWriter(Generic[RowT]):
                     arrow_schema(row_class),
                     compression=COMPRESSION,
                     compression_level=COMPRESSION_LEVEL,
+                    use_dictionary=not is_part,
+                    write_statistics=not is_part,
                 )
         except PdfOpsError:
             self._file.discard()  # It writes a few bytes at once, which a full disk may refuse.

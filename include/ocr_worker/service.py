@@ -504,7 +504,7 @@ class Service:
         await self._commit(job, order, lease, replace(row, output_uri=str(output)), _error_of(row))
 
     async def _write_rows(self, job: _Job, stream: Any, tally: DocumentTally, path: Path) -> None:
-        writer = ParquetWriter(path, PageRow)
+        writer = ParquetWriter(path, PageRow, is_part=True)
         try:
             async for answer in stream.pages():
                 tally.open_ms = stream.open_ms

@@ -70,12 +70,17 @@ class GateOperator(BaseOperator):
         """
         ti: Any = context["ti"]
         reasons = [f"task {name} failed" for name in failed_tasks(context, upstream_of(self))]
-        reasons += self._too_many_failures()
+        reasons += self._failure() + self._too_many_failures()
         if reasons:
             ti.xcom_push(key=REASONS_KEY, value=reasons)
             raise RunFailedError(reasons)
         self.log.info("Every task before this one did its work, and failures are within the threshold")
         return {"is_successful": True}
+
+    def _failure(self) -> list[str]:
+        """What the failed wait said; its task's name alone would explain nothing."""
+        failure = self.report.get("failure") if isinstance(self.report, dict) else None
+        return [failure] if failure else []
 
     def _too_many_failures(self) -> list[str]:
         report = self.report if isinstance(self.report, dict) else {}

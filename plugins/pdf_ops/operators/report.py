@@ -39,6 +39,7 @@ class ReportOperator(BaseOperator):
     :param runs_table: The DynamoDB table of runs. (templated)
     :param run_id: The run. (templated)
     :param listing: What the listing task returned. (templated)
+    :param failure: Why the waiting for documents failed, if it did. (templated)
     :param dlq_url: The dead-letter queue; its messages are looked at and put back. (templated)
     :param failure_threshold: The share of failed documents, 0 to 1, that the run may have. (templated)
     :param prices: US dollars an hour, see :class:`pdf_ops.cost.Prices`. (templated)
@@ -56,6 +57,7 @@ class ReportOperator(BaseOperator):
         "runs_table",
         "run_id",
         "listing",
+        "failure",
         "dlq_url",
         "failure_threshold",
         "prices",
@@ -79,6 +81,7 @@ class ReportOperator(BaseOperator):
         runs_table: str,
         run_id: str = "{{ run_id }}",
         listing: Any = None,
+        failure: str = "",
         dlq_url: str | None = None,
         failure_threshold: float | str | None = None,
         prices: Mapping[str, Any] | None = None,
@@ -96,6 +99,7 @@ class ReportOperator(BaseOperator):
         self.runs_table = runs_table
         self.run_id = run_id
         self.listing = listing
+        self.failure = failure
         self.dlq_url = dlq_url
         self.failure_threshold = failure_threshold
         self.prices = prices
@@ -131,6 +135,7 @@ class ReportOperator(BaseOperator):
             dead_letters=self._dead_letters(),
             tasks=_containers(self.fleet),
             failed_tasks=failed_tasks(context, upstream_of(self)),
+            failure=self.failure,
             failure_threshold=_number(self.failure_threshold),
             prices=Prices.of(self.prices),
             links={

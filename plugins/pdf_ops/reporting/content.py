@@ -35,6 +35,7 @@ def build(
     dead_letters: Mapping[str, Any] | None,
     tasks: Sequence[Mapping[str, Any]],
     failed_tasks: Sequence[str],
+    failure: str,
     failure_threshold: float | None,
     prices: Prices,
     links: Mapping[str, str],
@@ -53,6 +54,7 @@ def build(
         dead_letters: What is in the dead-letter queue; None if nobody looked.
         tasks: The fleet's containers, if known.
         failed_tasks: The tasks of the run that failed.
+        failure: Why the waiting for documents failed; empty if it did not, or did not say.
         failure_threshold: The share of failed documents that the run may have.
         prices: What Fargate costs.
         links: Where things are.
@@ -73,6 +75,8 @@ def build(
         "started_at": record.created_at if record else None,
         "generated_at": now.isoformat(timespec="seconds"),
         "listed": _decisions(listing, reconciliation),
+        "is_dry_run": bool(listing.get("is_dry_run")),
+        "would_send": int(listing.get("documents") or 0),
         "sent": sent,
         "finished": finished,
         "outcomes": outcomes,
@@ -80,6 +84,7 @@ def build(
         "failure_threshold": failure_threshold,
         "is_over_threshold": is_over,
         "failed_tasks": list(failed_tasks),
+        "failure": failure,
         "reconciliation": dict(reconciliation) or None,
         "pages": {
             "rows": pages,
@@ -114,6 +119,8 @@ def build(
         "is_merged": bool(statistics),
     }
     report["state"], report["headline"] = _headline(report)
+    if failure and not is_over:
+        report["headline"] += f" {failure[0].upper()}{failure[1:]}"
     return report
 
 
@@ -167,6 +174,8 @@ def _headline(report: Mapping[str, Any]) -> tuple[str, str]:
     reconciliation = report["reconciliation"]
     if report["failed_tasks"] and not report["finished"]:
         state = "failed", f"The run failed in {', '.join(report['failed_tasks'])} before a document was read."
+    elif report["is_dry_run"]:
+        state = "dry_run", f"Dry run: {report['would_send']:,} documents would be read; nothing was sent."
     elif not sent and not report["finished"]:
         seen = sum(report["listed"].values())
         state = "empty", f"Nothing to read: {seen:,} objects were listed, and none is new or changed."
@@ -198,7 +207,7 @@ def _headline(report: Mapping[str, Any]) -> tuple[str, str]:
 
 def summarise(report: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a report that fit into a message and into XCom."""
-    names = ("state", "headline", "sent", "outcomes", "failed_ratio", "failure_threshold")
+    names = ("state", "headline", "failure", "sent", "outcomes", "failed_ratio", "failure_threshold")
     return {
         "report_html_uri": report["links"]["report_html"],
         "report_json_uri": report["links"]["report_json"],

@@ -22,6 +22,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 10, 24
 _STATES = {
     "complete": ("good", "complete"),
     "empty": ("neutral", "nothing to read"),
+    "dry_run": ("neutral", "dry run"),
     "incomplete": ("bad", "incomplete"),
     "unreconciled": ("bad", "not reconciled"),
     "over_threshold": ("bad", "over the threshold"),

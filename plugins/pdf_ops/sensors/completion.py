@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+FAILURE_KEY = "failure"
+
+
 class RunCompletionSensor(BaseSensorOperator):
     """Wait until every document of a run has an outcome; returns what became of them.
 
     Fails at once, without trying again, when nothing moves, when too many documents fail, and when AWS
-    refuses a call. Tells progress, rate and the time left at each look.
+    refuses a call; why is also in the XCom ``failure``. Tells progress, rate and the time left at each look.
 
     :param runs_table: The table with the run's counters.
     :param state_table: The table with the documents' states.
@@ -115,17 +118,19 @@ class RunCompletionSensor(BaseSensorOperator):
         """Return the counters, or raise what the watch found."""
         if event is None:
             raise exceptions.RunStalledError("the triggerer ended without a verdict")
-        return self._conclude(event)
+        return self._conclude(context, event)
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once."""
         verdict = self.watch.look()
         if verdict is None:
             return PokeReturnValue(is_done=False)
-        return PokeReturnValue(is_done=True, xcom_value=self._conclude(verdict.to_event()))
+        return PokeReturnValue(is_done=True, xcom_value=self._conclude(context, verdict.to_event()))
 
-    def _conclude(self, event: dict[str, Any]) -> dict[str, int]:
+    def _conclude(self, context: Context, event: dict[str, Any]) -> dict[str, int]:
         if event["status"] != SUCCESS:
+            # For the report and the alert: they run later, and see only that this task failed.
+            context["ti"].xcom_push(key=FAILURE_KEY, value=event["message"])
             raise getattr(exceptions, event["status"])(event["message"])
         self.log.info("%s", event["message"])
         counters: dict[str, int] = event["counters"]

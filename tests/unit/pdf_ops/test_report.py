@@ -131,6 +131,18 @@ def test_a_run_that_found_nothing_to_read_says_so(run):
     assert document["headline"] in html
 
 
+def test_a_dry_run_says_what_it_would_read(run):
+    listing = {"is_dry_run": True, "documents": 1200, "counts": {"new": 1200}}
+
+    result, _, html = report(run, listing=listing)
+
+    assert (result["state"], result["headline"]) == (
+        "dry_run",
+        "Dry run: 1,200 documents would be read; nothing was sent.",
+    )
+    assert "1,200 new" in html
+
+
 def test_a_run_whose_fleet_failed_has_a_report_from_the_workers_counters(run):
     rows = [run.document("one.pdf"), run.document("two.pdf")]
     write(run, rows)
