@@ -1,6 +1,7 @@
 """How much of a page was read: character error rate and bag-of-words F1, means over pages.
 
 CER also counts reading order; F1 does not, so a receipt read column by column is only hurt by one.
+Case does not count: the receipts' ground truth is in capitals, whatever is printed.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ def score(read: list[str], truth: list[str]) -> Score:
 
 
 def _cer(read: str, truth: str) -> float:
-    page, wanted = " ".join(read.split()), " ".join(truth.split())
+    page, wanted = " ".join(read.casefold().split()), " ".join(truth.casefold().split())
     return min(1.0, Levenshtein.distance(page, wanted) / max(1, len(wanted)))
 
 
 def _word_f1(read: str, truth: str) -> float:
-    page, wanted = Counter(read.split()), Counter(truth.split())
+    page, wanted = Counter(read.casefold().split()), Counter(truth.casefold().split())
     if not page and not wanted:
         return 1.0
     return 2 * (page & wanted).total() / (page.total() + wanted.total())

@@ -50,7 +50,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyRead:
-    """These bytes have been read with these settings."""
+    """These bytes have been read with these settings, or have failed in this very run."""
 
     state: DocumentState
 
@@ -102,6 +102,7 @@ class Ledger:
         config_hash: str,
         run_id: str,
         is_forced: bool,
+        is_counted_once: bool = True,
     ) -> Lease | AlreadyRead | HeldElsewhere:
         """Take a document, unless someone has it or it has been read.
 
@@ -109,10 +110,12 @@ class Ledger:
             PdfOpsError: TARGET/dynamodb.
         """
         now_ms, token = _now_ms(), uuid.uuid4().hex
-        # A forced run reads again what other runs have read, but not what it has read itself.
-        read_before = "#status IN (:done, :partial) AND etag = :etag AND config_hash = :config"
-        if is_forced:
-            read_before += " AND run_id = :run"
+        # A forced run reads again what other runs have read, but not what it has read itself; and what
+        # failed for good in a run is not tried again in it, however often its message comes.
+        same = "etag = :etag AND config_hash = :config"
+        ended = f"#status IN (:done, :partial) AND {same}" + (" AND run_id = :run" if is_forced else "")
+        if is_counted_once:
+            ended = f"({ended}) OR (#status = :failed AND {same} AND run_id = :run)"
         try:
             answer = await self._call(
                 "update_item",
@@ -126,13 +129,14 @@ class Ledger:
                 + ("" if version_id else ", version_id")
                 + " ADD unfinished :one",
                 ConditionExpression=f"attribute_not_exists({HASH_KEY}) OR "
-                f"((attribute_not_exists(lease_until) OR lease_until < :now) AND NOT ({read_before}))",
+                f"((attribute_not_exists(lease_until) OR lease_until < :now) AND NOT ({ended}))",
                 ExpressionAttributeNames={"#status": "status"},
                 ExpressionAttributeValues=item_of(
                     {
                         ":processing": StateStatus.PROCESSING.value,
                         ":done": StateStatus.DONE.value,
                         ":partial": StateStatus.PARTIAL.value,
+                        ":failed": StateStatus.FAILED.value if is_counted_once else None,
                         ":etag": etag,
                         ":config": config_hash,
                         ":run": run_id,
@@ -151,8 +155,10 @@ class Ledger:
             )
         except _ConditionFailedError as refused:
             state = DocumentState.from_item(refused.item)
-            by_me = not is_forced or state.run_id == run_id
-            if state.is_read(etag, config_hash) and by_me:
+            is_ours = state.run_id == run_id
+            if state.is_read(etag, config_hash) and (is_ours or not is_forced):
+                return AlreadyRead(state)
+            if state.status is StateStatus.FAILED and is_ours and is_counted_once:
                 return AlreadyRead(state)
             return HeldElsewhere(max(1.0, (state.lease_until - now_ms) / 1000))
         state = DocumentState.from_item(answer["Attributes"])

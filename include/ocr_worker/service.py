@@ -412,6 +412,7 @@ class Service:
             config_hash=order.reading.config_hash,
             run_id=order.run_id,
             is_forced=order.is_forced,
+            is_counted_once=order.run_id != UNSCHEDULED_RUN,
         )
         if isinstance(claimed, HeldElsewhere):
             seconds = min(claimed.remaining_s, LOOK_AGAIN_S) + random.uniform(0, 2)  # noqa: S311
@@ -443,6 +444,9 @@ class Service:
             output_uri=state.output_uri,
             page_count=state.total_pages,
             pages_written=state.pages_processed,
+            error_class=state.error_class,
+            error_code=state.error_code,
+            error_message=state.last_error,
             run_id=order.run_id,
             worker_id=self._worker_id,
             attempt=max(1, state.attempts),

@@ -79,6 +79,21 @@ def test_a_final_failure_goes_to_the_dead_letters_at_once_with_its_class(world: 
     assert (state.status, state.attempts, state.error_class) == ("failed", 1, "CORRUPT")
 
 
+def test_what_failed_for_good_in_a_run_is_not_tried_again_in_it(world: World) -> None:
+    world.start_run(RUN, 1)
+    message = world.order(RUN, "a.pdf", b"<html>")
+    world.work()
+
+    world.send(message.to_json())
+    log = world.work()
+
+    assert world.counters(RUN).failed == 1
+    assert len(world.dead_letters()) == 1
+    assert "document.repeated" in [event["event"] for event in log]
+    assert {(row["status"], row["error_code"]) for row in world.manifest()} == {("failed", "not_a_pdf")}
+    assert world.messages_left() == 0
+
+
 def test_every_message_delivered_twice_counts_once(world: World, text: bytes) -> None:
     world.start_run(RUN, 5)
     for number in range(5):
