@@ -119,7 +119,7 @@ def test_a_worker_that_is_killed_loses_nothing_and_is_not_held_against_the_docum
     world.wait_for_event(first, "document.claimed")
     time.sleep(2)
     world.kill(first)
-    world.work(**short, IDLE_S=8)
+    world.work(**short, IDLE_S=15)
 
     assert world.outcomes(RUN) == {"a.pdf": "done"}
     assert world.counters(RUN).done == 1
@@ -182,7 +182,8 @@ def test_a_document_that_kills_its_workers_is_closed_before_the_queue_gives_up(
         worker = world.start_worker(**short, IDLE_S=8)
         world.wait_for_event(worker, "document.claimed")
         world.kill(worker)
-    world.work(**short, IDLE_S=8)
+    # Longer than the killed worker's last long poll, to which the queue may still hand the message.
+    world.work(**short, IDLE_S=15)
 
     assert world.outcomes(RUN) == {"a.pdf": "failed"}
     (letter,) = world.dead_letters()
