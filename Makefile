@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
 PORT ?= 8080
+DOCS ?= 20000
 
 # Airflow must never touch the user's own ~/airflow.
 export AIRFLOW_HOME := $(CURDIR)/.build/airflow-$(AIRFLOW)
@@ -18,7 +19,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench local-aws lock clean
+.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +53,9 @@ format: $(READY) ## Fix what can be fixed by itself, and format
 
 bench: $(READY) $(BENCH_READY) ## Measure against peers, which live in an environment of their own
 	$(BIN)/python -m benchmarks --corpus $(CORPUS) $(BENCH_ARGS)
+
+bench-pipeline: $(READY) ## Measure the whole pipeline: documents a second, memory of every task, enqueue, listing
+	$(BIN)/python -m benchmarks.pipeline --documents $(DOCS) $(BENCH_ARGS)
 
 local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
 	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)

@@ -16,6 +16,10 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks import measure
 
 WORK = Path(".build/bench/merge")
 LINES = 1_000_000
@@ -148,29 +152,43 @@ def main() -> int:
         figures = merge(parts, WORK / f"{options.one}.parquet")
         (WORK / f"{options.one}.json").write_text(json.dumps(figures, default=str))
         return 0
-    return _compare(options, parts)
+    return _compare(options)
 
 
-def _compare(options: argparse.Namespace, parts: Path) -> int:
+def compare(
+    *, lines: int, part_lines: int, rounds: int, duckdb_python: Path
+) -> dict[str, list[measure.Usage]]:
+    """Run both in turn, several times, each in a process of its own."""
     from benchmarks import measure
 
+    parts = WORK / f"parts-{lines}-{part_lines}"
     if not parts.exists():
         WORK.mkdir(parents=True, exist_ok=True)
-        print(f"writing {options.lines} lines", file=sys.stderr)
+        print(f"writing {lines} lines", file=sys.stderr)
         unfinished = WORK / "unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
-        make_parts(unfinished, options.lines, options.part_lines)
+        make_parts(unfinished, lines, part_lines)
         unfinished.rename(parts)
-    same = ["--lines", str(options.lines), "--part-lines", str(options.part_lines)]
+    same = ["--lines", str(lines), "--part-lines", str(part_lines)]
     contenders = {
         "ours": [sys.executable, "-m", "benchmarks.merge", "--one", "ours", *same],
-        "duckdb": [str(options.duckdb_python), str(Path(__file__)), "--one", "duckdb", *same],
+        "duckdb": [str(duckdb_python), str(Path(__file__)), "--one", "duckdb", *same],
     }
     usages: dict[str, list[measure.Usage]] = {name: [] for name in contenders}
-    for number in range(options.rounds):
+    for number in range(rounds):
         for name, command in contenders.items():
-            print(f"  {name} ({number + 1}/{options.rounds})", file=sys.stderr)
+            print(f"  merge: {name} ({number + 1}/{rounds})", file=sys.stderr)
             usages[name].append(measure.run(command))
+    return usages
+
+
+def _compare(options: argparse.Namespace) -> int:
+    usages = compare(
+        lines=options.lines,
+        part_lines=options.part_lines,
+        rounds=options.rounds,
+        duckdb_python=options.duckdb_python,
+    )
     print("| | wall s | CPU s | peak MB |\n|---|---|---|---|")
     for name, found in usages.items():
         wall, cpu, peak = (

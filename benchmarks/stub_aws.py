@@ -28,18 +28,18 @@ class Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     keys = 0
 
-    def do_GET(self) -> None:  # noqa: N802 -- the library's name
+    def do_GET(self) -> None:
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         if query.get("list-type") == "2":
             self._answer(200, list_page(query, self.keys).encode(), "application/xml")
         else:
             self._answer(404, _NOT_THERE, "application/xml")
 
-    def do_PUT(self) -> None:  # noqa: N802
+    def do_PUT(self) -> None:
         self._read()
         self._answer(200, b"", "application/xml")
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         body = json.loads(self._read())
         answer: dict[str, object] = {}
         if self.headers["X-Amz-Target"].endswith(".BatchGetItem"):
@@ -76,11 +76,10 @@ def list_page(query: dict[str, str], keys: int) -> str:
     """A page of ``ListObjectsV2``: ten folders below the prefix, and a tenth of the keys in each of them."""
     prefix = query.get("prefix", "")
     if not prefix.startswith(PREFIX):
-        return f"{_LIST}<Prefix>{prefix}</Prefix><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"
+        return f"{_LIST}<KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"
     if query.get("delimiter"):
-        folders = "".join(
-            f"<CommonPrefixes><Prefix>{PREFIX}{number:02d}/</Prefix></CommonPrefixes>" for number in range(FOLDERS)
-        )
+        names = (f"{PREFIX}{number:02d}/" for number in range(FOLDERS))
+        folders = "".join(f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>" for name in names)
         return f"{_LIST}<IsTruncated>false</IsTruncated>{folders}</ListBucketResult>"
     per_folder = keys // FOLDERS
     first = int(query.get("continuation-token", 0))

@@ -64,8 +64,9 @@ WORKER_ENVIRONMENT = {
 }
 PARAMS = {
     "prefix": Param(
-        setting("input_s3_prefix"),
-        type="string",
+        setting("input_s3_prefix") or None,
+        # The form refuses to send an empty text; null it takes.
+        type=["null", "string"],
         title="Prefix",
         description="Only documents below it; empty for the whole bucket.",
         section="Which documents",
@@ -205,7 +206,7 @@ with DAG(
             task_id="list",
             is_first=True,
             bucket="{{ setting('input_s3_bucket') }}",
-            prefix="{{ params.prefix }}",
+            prefix="{{ params.prefix or '' }}",
             **PLACES,
             state_table="{{ setting('dynamo_table_name') }}",
             window_start="{{ params.window_start or '' }}",
@@ -303,7 +304,8 @@ with DAG(
         trigger_rule=TriggerRule.ALL_DONE,
         **CONNECTION,
     )
-    gate = GateOperator(task_id="gate", report=report.output)
+    # A teardown, as those still run when a person ends the run: without it, such a run would succeed.
+    gate = GateOperator(task_id="gate", report=report.output).as_teardown(on_failure_fail_dagrun=True)
 
     enqueue >> [fleet, fleet_is_due]
     plan_fleet >> fleet_is_due >> wait >> stop_fleet

@@ -48,15 +48,28 @@ def airflow_environment(home: Path, aws: Mapping[str, str], **settings: str) -> 
     given = {f"AIRFLOW__PDF_OPS__{name}": aws[theirs] for name, theirs in _SETTINGS.items() if theirs in aws}
     paced = {f"AIRFLOW__PDF_OPS__{name}": value for name, value in (_PACE | settings).items()}
     return {
-        **os.environ,
+        **_ours(),
         **aws,
         **given,
         **paced,
+        # What a person's own AWS files say is not for this AWS; the connection has nothing to add.
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AIRFLOW_CONN_AWS_DEFAULT": "aws://",
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+
+
+def _ours() -> dict[str, str]:
+    """Our own environment, without what a person set for another Airflow or another AWS."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("AIRFLOW__PDF_OPS__") or not name.startswith(("AIRFLOW__", "AWS_"))
     }
 
 

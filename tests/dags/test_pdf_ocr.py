@@ -41,6 +41,7 @@ tasks = {
         "upstream": sorted(task.upstream_task_ids),
         "trigger_rule": task.trigger_rule.value,
         "is_teardown": task.is_teardown,
+        "fails_run": task.on_failure_fail_dagrun,
         "type": task.task_type,
     }
     for task in dag.tasks
@@ -169,6 +170,12 @@ def test_the_only_leaf_is_the_gate(parsed):
     assert set(parsed["tasks"]) - upstream == {"gate"}
 
 
+def test_the_gate_also_decides_when_a_person_ends_the_run(parsed):
+    # Airflow skips all but teardowns then, and a run whose leaves are skipped has succeeded.
+    assert parsed["tasks"]["gate"]["is_teardown"]
+    assert parsed["tasks"]["gate"]["fails_run"]
+
+
 def test_every_param_has_a_title_a_description_and_a_section(parsed):
     assert set(parsed["params"]) == {
         "prefix",
@@ -186,6 +193,12 @@ def test_every_param_has_a_title_a_description_and_a_section(parsed):
     for name, param in parsed["params"].items():
         assert param["description"], name
         assert {"title", "section", "type"} <= set(param["schema"]), name
+
+
+def test_the_form_can_be_sent_as_it_opens(parsed):
+    # The UI takes an empty text for a missing value, and its button stays grey.
+    for name, param in parsed["params"].items():
+        assert param["value"] not in ("", None) or "null" in param["schema"]["type"], name
 
 
 def test_the_dag_explains_each_of_its_tasks(parsed):

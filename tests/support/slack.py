@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class SlackEndpoint:
-    """Takes messages from ``with`` to the end of the block; a channel is the last part of a webhook's path."""
+    """Takes messages from ``with`` to the end of the block; a channel is the end of a webhook's path."""
 
     def __init__(self) -> None:
         messages: list[tuple[str, dict[str, Any]]] = []

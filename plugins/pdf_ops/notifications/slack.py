@@ -91,8 +91,8 @@ def failure_message(
     dag_id, run_id = _names(context)
     tasks = list(summary.get("failed_tasks", ())) or _task_of(context)
     text = f"Failed: {dag_id}, run {run_id}"
-    reason = summary.get("headline") or str(context.get("reason") or "a task failed")
-    lines = [f"*Reason:* {_safe(reason)}"]
+    reason = summary.get("headline") or _gate_reasons(context) or context.get("reason") or "a task failed"
+    lines = [f"*Reason:* {_safe(str(reason))}"]
     if context.get("exception"):
         lines.append(f"*Error:* {_safe(str(context['exception']))}")
     if tasks:
@@ -175,6 +175,19 @@ def _from_xcom(context: Mapping[str, Any], task_id: str) -> dict[str, Any]:
         log.debug("No XCom here: %s", error)
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _gate_reasons(context: Mapping[str, Any]) -> str:
+    """What the gate found, where there is no report: a run that a person ended has none."""
+    from pdf_ops.operators.gate import REASONS_KEY
+
+    try:
+        ti = context["ti"]
+        found = ti.xcom_pull(task_ids=ti.task_id, key=REASONS_KEY)
+    except Exception as error:  # noqa: BLE001 -- as above
+        log.debug("No XCom here: %s", error)
+        return ""
+    return "; ".join(map(str, found)) if isinstance(found, list) else ""
 
 
 def _from_s3(

@@ -30,7 +30,7 @@ from pdf_ops.hooks.clients import aws_client, is_throttled
 from pdf_ops.settings import Capacity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from airflow.sdk import Context
 
@@ -39,6 +39,7 @@ STOP_REASON = "pdf_ops: the run has ended"
 WORKER_VARIABLE = "WORKER_ID"
 RUN_VARIABLE = "RUN_ID"
 _STARTED_BY_CHARS = 36
+_DESCRIBED_AT_ONCE = 100
 _PROVIDERS = {Capacity.SPOT: "FARGATE_SPOT", Capacity.ON_DEMAND: "FARGATE"}
 _NO_CAPACITY = re.compile(
     r"capacity is unavailable|RESOURCE:|no container instances|limit on the number", re.IGNORECASE
@@ -462,6 +463,7 @@ class StopFleetOperator(BaseOperator):
                     client.stop_task(cluster=self.cluster, task=arn, reason=STOP_REASON)
                     self.log.info("stopping %s", arn)
                 stopped |= up
+                up |= tasks_up(client, self.cluster, stopped)
                 if not up or time.monotonic() > deadline:
                     break
                 time.sleep(self.poll_s)
@@ -501,6 +503,16 @@ def fleet_tasks(client: Any, cluster: str, run_id: str) -> Iterator[dict[str, An
             for task in client.describe_tasks(cluster=cluster, tasks=page["taskArns"])["tasks"]:
                 if task.get("lastStatus") != "STOPPED":
                     yield task
+
+
+def tasks_up(client: Any, cluster: str, arns: Iterable[str]) -> set[str]:
+    """Those of the tasks that still run: one that was told to stop is no longer listed as running."""
+    wanted = sorted(arns)
+    found: set[str] = set()
+    for first in range(0, len(wanted), _DESCRIBED_AT_ONCE):
+        described = client.describe_tasks(cluster=cluster, tasks=wanted[first : first + _DESCRIBED_AT_ONCE])
+        found |= {task["taskArn"] for task in described["tasks"] if task.get("lastStatus") != "STOPPED"}
+    return found
 
 
 def worker_id_in(task: Mapping[str, Any]) -> str:

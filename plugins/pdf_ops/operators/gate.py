@@ -36,8 +36,10 @@ class RunFailedError(AirflowFailException):
 
 
 class GateOperator(BaseOperator):
-    """Fail the run if a task before this one failed, or if too many documents did.
+    """Fail the run if a task before this one failed, if too many documents did, or if it was ended by hand.
 
+    Make it a teardown with ``on_failure_fail_dagrun``: Airflow skips every other task that has not started
+    when a person marks a run as failed, and a run whose last task is skipped has succeeded.
     Teardown tasks do not count: that a container could not be stopped is no reason to distrust the rows.
     The reasons are also in the XCom ``reasons``.
 
@@ -70,7 +72,7 @@ class GateOperator(BaseOperator):
         """
         ti: Any = context["ti"]
         reasons = [f"task {name} failed" for name in failed_tasks(context, upstream_of(self))]
-        reasons += self._failure() + self._too_many_failures()
+        reasons += self._ended_early(context) + self._failure() + self._too_many_failures()
         if reasons:
             ti.xcom_push(key=REASONS_KEY, value=reasons)
             raise RunFailedError(reasons)
@@ -81,6 +83,13 @@ class GateOperator(BaseOperator):
         """What the failed wait said; its task's name alone would explain nothing."""
         failure = self.report.get("failure") if isinstance(self.report, dict) else None
         return [failure] if failure else []
+
+    def _ended_early(self, context: Context) -> list[str]:
+        """Say so if a task right before this one was skipped: only who ends a run by hand does that."""
+        states = task_states(context)
+        before = upstream_of(self) & self.upstream_task_ids
+        skipped = sorted(name for name in before if states.get(name) == "skipped")
+        return [f"the run was ended by hand, before {name}" for name in skipped]
 
     def _too_many_failures(self) -> list[str]:
         report = self.report if isinstance(self.report, dict) else {}
@@ -109,21 +118,26 @@ def upstream_of(task: Any) -> set[str]:
     return {task_id for task_id in found if not task.dag.get_task(task_id).is_teardown}
 
 
+def task_states(context: Context | Mapping[str, Any]) -> dict[str, str]:
+    """The states of this run's task instances; a mapped one is named ``task_id_<index>``."""
+    ti: Any = context["ti"]
+    states: Mapping[str, Any] = ti.get_task_states(dag_id=ti.dag_id, run_ids=[ti.run_id]).get(ti.run_id, {})
+    return {name: str(getattr(state, "value", state)) for name, state in states.items()}
+
+
 def failed_tasks(context: Context | Mapping[str, Any], task_ids: Iterable[str]) -> list[str]:
     """Which of these tasks failed in this run; mapped ones with how many of their instances.
 
     Tasks that could not start because another failed are named only if no other is.
     """
-    ti: Any = context["ti"]
-    states: Mapping[str, Any] = ti.get_task_states(dag_id=ti.dag_id, run_ids=[ti.run_id]).get(ti.run_id, {})
     wanted = set(task_ids)
     by_task: dict[str, list[str]] = {}
-    for name, state in states.items():
+    for name, state in task_states(context).items():
         # A mapped instance is named task_id_<index>, and a task's own name may end in a number too.
         stem, _, index = name.rpartition("_")
         task_id = name if name in wanted else stem if stem in wanted and index.isdecimal() else None
         if task_id is not None:
-            by_task.setdefault(task_id, []).append(str(getattr(state, "value", state)))
+            by_task.setdefault(task_id, []).append(state)
     found = _named(by_task, "failed")
     return found or _named(by_task, "upstream_failed")
 

@@ -207,12 +207,13 @@ def _headline(report: Mapping[str, Any]) -> tuple[str, str]:
 
 def summarise(report: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a report that fit into a message and into XCom."""
-    names = ("state", "headline", "failure", "sent", "outcomes", "failed_ratio", "failure_threshold")
+    names = ("state", "headline", "sent", "outcomes", "failed_ratio", "failure_threshold")
     return {
         "report_html_uri": report["links"]["report_html"],
         "report_json_uri": report["links"]["report_json"],
         "report_console_url": report["links"]["report_console"],
         **{name: report[name] for name in (*names, "is_over_threshold", "worst_errors", "failed_tasks")},
+        "failure": report.get("failure", ""),
         "page_rows": report["pages"]["rows"],
         "dead_letters": (report["dead_letters"] or {}).get("of_this_run", 0),
         "cost": {name: report["cost"][name] for name in ("currency", "basis", "total", "waste")},

@@ -142,6 +142,8 @@ def test_a_run_that_does_not_move_is_stalled(aws, context):
     with pytest.raises(RunStalledError, match="1 of 2"):
         sensor(aws, deferrable=False, stall_timeout_s="0.05").execute(context)
 
+    assert "1 of 2" in context["ti"].pushed["failure"], "the report and the alert say it too"
+
 
 def test_progress_starts_the_stall_clock_again(aws):
     record(aws, 3)

@@ -195,6 +195,32 @@ def test_stopping_the_fleet_stops_this_runs_workers_only_and_is_no_failure_of_th
     assert [task["taskArn"] for task in fleet_tasks(cluster, "fleet", "another")] == [others]
 
 
+def test_stopping_ends_when_the_workers_are_gone_which_is_later_than_when_they_are_told(context, monkeypatch):
+    statuses = iter(["RUNNING", "RUNNING", "STOPPING", "STOPPED"])
+    seen = []
+
+    class Ecs:
+        """ECS lists a task as running until it is told to stop, though its container still works."""
+
+        told = False
+
+        def get_paginator(self, _):
+            return SimpleNamespace(paginate=lambda **_: [{"taskArns": [] if self.told else ["arn"]}])
+
+        def stop_task(self, **_):
+            self.told = True
+
+        def describe_tasks(self, **_):
+            seen.append(next(statuses))
+            return {"tasks": [{"taskArn": "arn", "lastStatus": seen[-1]}]}
+
+    ecs = Ecs()
+    monkeypatch.setattr("pdf_ops.operators.fleet.aws_client", lambda *_, **__: ecs)
+
+    assert StopFleetOperator(task_id="stop", cluster="fleet", run_id=RUN, poll_s=0.01).execute(context) == 1
+    assert seen[-1] == "STOPPED"
+
+
 def test_stopping_never_fails_the_run(aws, context):
     assert StopFleetOperator(task_id="stop", cluster="no-such-cluster", run_id=RUN).execute(context) == 0
 

@@ -39,6 +39,13 @@ def test_a_failed_task_fails_the_run_and_is_named():
         execute(pipeline(), GOOD | {"list": "failed"})
 
 
+def test_what_the_failed_wait_said_is_among_the_reasons():
+    gate = pipeline(report={"failure": "no document was finished for 9 s"})
+
+    with pytest.raises(RunFailedError, match="task list failed; no document was finished for 9 s"):
+        execute(gate, GOOD | {"list": "failed"})
+
+
 def test_mapped_instances_are_counted_though_their_names_end_in_a_number():
     states = GOOD | {"fleet_2_0": "failed", "fleet_2_1": "success", "fleet_2_2": "failed"}
 
@@ -61,6 +68,12 @@ def test_the_cause_is_named_and_not_the_tasks_that_it_kept_from_starting():
 def test_a_task_that_could_not_start_fails_the_run_even_if_no_cause_is_upstream():
     with pytest.raises(RunFailedError, match="task report failed"):
         execute(pipeline(), GOOD | {"report": "upstream_failed"})
+
+
+def test_a_run_that_was_ended_by_hand_fails_even_if_no_task_did():
+    # Airflow skips what had not started, the report too, which nothing else skips.
+    with pytest.raises(RunFailedError, match="ended by hand, before report"):
+        execute(pipeline(), GOOD | {"fleet_2_0": "skipped", "report": "skipped", "stop_fleet": "skipped"})
 
 
 def test_more_failures_than_the_threshold_fail_the_run():

@@ -157,6 +157,18 @@ def test_a_run_whose_fleet_failed_has_a_report_from_the_workers_counters(run):
     assert "It did not run" in html
 
 
+def test_why_the_wait_failed_is_in_the_headline(run):
+    run.put_record(5)
+
+    result, _, html = report(run, states={"fleet": "failed"}, failure="no document was finished for 9 s.")
+
+    assert result["headline"] == (
+        "The run failed in fleet before a document was read. No document was finished for 9 s."
+    )
+    assert result["failure"] == "no document was finished for 9 s."
+    assert "No document was finished" in html
+
+
 def test_a_run_that_does_not_add_up_shows_the_documents(run):
     write(run, [run.document("one.pdf")])
     run.put_listing(["one.pdf", "lost.pdf"])
