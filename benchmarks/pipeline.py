@@ -49,6 +49,8 @@ IN_FLIGHT = 8
 UPLOADS = 16
 FOLDER_DOCUMENTS = 1_000
 SAMPLE_S = 0.1
+# The two that hold rows.
+BARE_OPERATORS = ("merge", "reconcile")
 # The tasks that can be run again by themselves when the run is over; the fleet's would start workers.
 REPEATED_TASKS = ("plan_fleet", "wait", "stop_fleet", "merge", "reconcile", "report", "gate")
 _TASK = re.compile(r"\[DAG TEST\] (starting|end task) task_id=(\S+) map_index=(-?\d+)")
@@ -373,8 +375,36 @@ def _tasks_part(aws: LocalAws, environment: Mapping[str, str], run: DagRun) -> P
             "cpu_s": usage.cpu_s,
             "peak_rss_bytes": usage.peak_rss_bytes,
         }
+    # `airflow tasks test` has an API server and a database session in it, which a deployed task has not; nor
+    # is a deployed task as bare as an operator by itself. What a deployed task takes lies between the two.
+    for name in BARE_OPERATORS:
+        say(f"operator {name}")
+        command = [sys.executable, "-m", "benchmarks.pipeline", "--one", name, run.run_id]
+        usage = measure.run(command, env=dict(environment))
+        part.add(f"{name}, the operator without Airflow's own", round(usage.peak_rss_bytes / 1e6), "MB")
+        part.details[f"{name}, operator"] = vars_of(usage)
     aws.client("sqs").purge_queue(QueueUrl=environment["SQS_QUEUE_URL"])
     return part
+
+
+def _run_operator(name: str, run_id: str) -> int:
+    """An operator of the end of a run, again, with nothing of Airflow but its SDK."""
+    from pdf_ops.operators.merge import MergeManifestsOperator
+    from pdf_ops.operators.reconcile import ReconcileOperator
+
+    operator = {"merge": MergeManifestsOperator, "reconcile": ReconcileOperator}[name](
+        task_id=name,
+        output_bucket=os.environ["OUTPUT_S3_BUCKET"],
+        output_prefix=os.environ.get("OUTPUT_S3_PREFIX", ""),
+        manifest_bucket=os.environ["MANIFEST_S3_BUCKET"],
+        manifest_prefix=os.environ["MANIFEST_S3_KEY"],
+        runs_table=os.environ["DYNAMO_RUNS_TABLE_NAME"],
+        run_id=run_id,
+        aws_conn_id=None,
+    )
+    context: Any = {"dag_run": None}
+    done = operator.execute(context)
+    return int(done["page_rows"])
 
 
 # --- enqueue ---------------------------------------------------------------------------------
@@ -612,6 +642,8 @@ def run_one(name: str, arguments: list[str]) -> int:
     work: Callable[[], int]
     if name == "list":
         work = _list_stub
+    elif name in BARE_OPERATORS:
+        work = lambda: _run_operator(name, arguments[0])  # noqa: E731
     elif name == "enqueue-ours":
         import pdf_ops.operators.enqueue  # noqa: F401 -- importing Airflow is not what is measured
 

@@ -82,7 +82,9 @@ async def _fetch_whole(s3: Any, identity: ObjectIdentity, path: Path) -> str:
     digest = hashlib.sha256()
     answer = await s3.get_object(**identity.request)
     received = 0
-    async with answer["Body"] as body:
+    # Not `as body`: in aiobotocore 3.4 that is the raw response, whose read takes no size.
+    body = answer["Body"]
+    async with body:
         with path.open("wb") as file:
             while chunk := await body.read(CHUNK_BYTES):
                 digest.update(chunk)
@@ -102,7 +104,8 @@ async def _fetch_ranges(s3: Any, identity: ObjectIdentity, path: Path) -> None:
         async with slots:
             answer = await s3.get_object(**identity.request, Range=f"bytes={first}-{last}")
             place = first
-            async with answer["Body"] as body:
+            body = answer["Body"]
+            async with body:
                 while chunk := await body.read(CHUNK_BYTES):
                     _write(descriptor, chunk, place, path)
                     place += len(chunk)

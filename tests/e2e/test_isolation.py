@@ -15,7 +15,7 @@ from samples import documents as made
 if TYPE_CHECKING:
     from pathlib import Path
 
-SHORT = {"page_timeout_s": 2.0, "memory_limit_mb": 512}
+SHORT = {"page_timeout_s": 4.0, "memory_limit_mb": 512}
 
 
 @pytest.fixture(autouse=True)
