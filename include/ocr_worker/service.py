@@ -86,6 +86,7 @@ class Service:
             is_stopping=self._stopping.is_set,
         )
         self._back_by = 0.0
+        self._crash: Exception | None = None
         self._receiving: asyncio.Future[list[Message]] | None = None
 
     def stop(self, reason: str) -> None:
@@ -118,6 +119,8 @@ class Service:
             await self._last_flush()
             self._events.emit_metrics(self._metrics)
             self._events.emit("worker.stopped", reason=self._stop_reason)
+        if self._crash is not None:
+            raise self._crash
         return self._pool.fatal
 
     async def _receive(self, *, is_forever: bool) -> None:
@@ -240,24 +243,32 @@ class Service:
             await self._read_message(job)
         except PutOffError as later:
             self._events.emit("message.put_off", seconds=round(later.seconds, 1), reason=later.reason)
-            # Who puts a message off stays for it: the rest of the fleet may have gone home.
-            self._back_by = max(self._back_by, time.monotonic() + later.seconds + BACK_MARGIN_S)
-            with contextlib.suppress(*aws_errors()):
-                await self._queue.put_off(message, later.seconds)
+            await self._put_off(message, later.seconds)
         except LeaseLostError:
             pass  # Whoever has it now closes it.
         except asyncio.CancelledError:
             if not job.has_lost_lease:
                 raise
-        except PdfOpsError as error:  # DynamoDB or S3 cannot be reached: the message comes back by itself.
-            self._events.emit("message.failed", level="error", error=str(error))
-        except aws_errors() as error:
-            self._events.emit("message.failed", level="error", error=str(error))
+        except Exception as error:  # noqa: BLE001 -- raised again when the worker has ended in order
+            if isinstance(error, (PdfOpsError, *aws_errors())):  # Tables, queue or output are out of reach.
+                self._events.emit("message.failed", level="error", error=str(error))
+                await self._put_off(message, self._settings.lease_s)
+                return
+            # A mistake of ours: it ends the worker with an error, instead of a run that goes quiet.
+            self._events.emit("worker.crashed", level="critical", error=f"{type(error).__name__}: {error}")
+            self._crash = self._crash or error
+            self.stop("crashed")
         else:
             self._manifest.add_message(message)
         finally:
             self._jobs.discard(job)
             self._job_ended.set()
+
+    async def _put_off(self, message: Message, seconds: float) -> None:
+        """Have a message come back, and stay for it: the rest of the fleet may have gone home."""
+        self._back_by = max(self._back_by, time.monotonic() + seconds + BACK_MARGIN_S)
+        with contextlib.suppress(*aws_errors()):
+            await self._queue.put_off(message, seconds)
 
     async def _read_message(self, job: Job) -> None:
         try:

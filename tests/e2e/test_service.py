@@ -347,6 +347,20 @@ def test_a_large_object_comes_in_ranges_and_whole(world: World, tmp_path: Path) 
     assert rows[0]["source_size"] == len(body)
 
 
+def test_a_worker_that_cannot_make_sense_of_an_item_ends_with_an_error(world: World, text: bytes) -> None:
+    """Going quiet would let the run wait for a document that nobody reads."""
+    world.order(RUN, "a.pdf", text)
+    strange = {"s3_key": {"S": "a.pdf"}, "status": {"S": "strange"}, "lease_until": {"N": "99999999999999"}}
+    world.dynamodb.put_item(TableName=world.state_table, Item=strange)
+
+    worker = world.start_worker()
+    output, _ = worker.communicate(timeout=60)
+
+    assert worker.returncode != 0
+    assert "worker.crashed" in output
+    assert world.messages_left() == 1
+
+
 def test_the_log_is_json_and_holds_metrics(world: World, text: bytes) -> None:
     world.start_run(RUN, 1)
     world.order(RUN, "a.pdf", text)
