@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from local_airflow import sqlite
 from local_airflow.demo import DAG_ID, Place, load_samples
 from local_airflow.environment import airflow_environment
 from local_airflow.rest import AirflowApi
@@ -139,6 +140,7 @@ def airflow_up(folder: Path, *, port: int, variables: Mapping[str, str] | None =
         passwords = folder / "passwords.json"
         environment = {
             **airflow_environment(home, place.environment),
+            **sqlite.use_in(home),
             **_server_variables(ports, passwords),
             **(variables or {}),
         }

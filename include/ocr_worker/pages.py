@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -57,6 +58,7 @@ START_PAUSE_S = 1.0
 OOM_SHARE = 0.5
 _OOM_WORDS = (b"bad_alloc", b"out of memory", b"Out of memory", b"Cannot allocate memory", b"MemoryError")
 _STDERR_TAIL_BYTES = 4096
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ class PageProcess:
         self._config = config
         self._usage = usage
         self._popen: subprocess.Popen[bytes] | None = None
+        self._peak_at_start = 0
         self._mark = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the process
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 -- as above
         self.documents: set[int] = set()
@@ -138,6 +141,7 @@ class PageProcess:
             raise await self._died(None, "") from None
 
     def _spawn(self, theirs: socket.socket, environment: dict[str, str]) -> None:
+        self._peak_at_start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_BYTES
         descriptors = (theirs.fileno(), self._mark.fileno())
         command = [sys.executable, "-P", "-m", "ocr_worker.page_process", *map(str, descriptors)]
         self._popen = subprocess.Popen(
@@ -226,7 +230,9 @@ class PageProcess:
         if code == -signal.SIGXCPU:
             return ErrorClass.TIMEOUT, "used up its CPU time"
         ran_out = code in (EXIT_OUT_OF_MEMORY, -signal.SIGKILL) or any(word in tail for word in _OOM_WORDS)
-        if ran_out or (code < 0 and peak_rss > OOM_SHARE * limit):
+        # A process starts with the peak of the one that started it, which says nothing about its own.
+        is_own_peak = peak_rss > self._peak_at_start
+        if ran_out or (code < 0 and is_own_peak and peak_rss > OOM_SHARE * limit):
             return ErrorClass.OOM, f"{how} with a limit of {limit // 2**20} MiB"
         return ErrorClass.CRASH, how
 
@@ -243,10 +249,9 @@ class PageProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         _, status, used = await ended
-        scale = 1 if sys.platform == "darwin" else 1024
         self._usage.cpu_s += used.ru_utime + used.ru_stime
-        self._usage.peak_rss_bytes = max(self._usage.peak_rss_bytes, used.ru_maxrss * scale)
-        return status, used.ru_maxrss * scale
+        self._usage.peak_rss_bytes = max(self._usage.peak_rss_bytes, used.ru_maxrss * _MAXRSS_BYTES)
+        return status, used.ru_maxrss * _MAXRSS_BYTES
 
 
 def _signal_name(number: int) -> str:

@@ -117,6 +117,7 @@ class Stack:
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("up")
+    before = set(psutil.Process().children(recursive=True))
     with SlackEndpoint() as slack:
         variables = {
             "AIRFLOW_CONN_SLACK_ALERTS": slack.connection(CHANNEL),
@@ -127,7 +128,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         }
         with airflow_up(folder, port=0, variables=variables) as up:
             yield Stack(up, slack, folder)
-            processes = psutil.Process().children(recursive=True)
+            processes = set(psutil.Process().children(recursive=True)) - before
     _, alive = psutil.wait_procs(processes, timeout=10)
     assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 
