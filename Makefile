@@ -22,7 +22,7 @@ export PYTHON
 .PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install everything that the other targets need (they do it themselves when it is missing)
 	@rm -f $(READY)

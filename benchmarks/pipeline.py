@@ -326,7 +326,7 @@ def _run_part(place: Any, run: DagRun, used: Mapping[str, float], documents: int
     fifth, last = ends[documents // 20], ends[documents - documents // 20 - 1]
     steady = 0.9 * documents / max((last - fifth).total_seconds(), 0.001)
     part = Part(f"{documents:,} one-page documents through the whole DAG, {workers} workers")
-    part.add("reconciliation: documents without an outcome", documents - reconciliation["ok"], "", 0.5)
+    part.add("reconciliation: documents without an outcome", documents - reconciliation["ok"], "")
     part.add("wall, the whole run", round(run.wall_s, 1), "s")
     part.add("wall, fleet's start to last document", round(fleet_s, 1), "s")
     part.add("documents a second, fleet's start to last document", round(documents / fleet_s, 1), "/s")
