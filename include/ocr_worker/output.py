@@ -52,13 +52,14 @@ class _AtomicFile:
         self._path = path
         self.partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
 
-    def commit(self) -> None:
+    def commit(self, *, is_durable: bool = True) -> None:
         with _disk_errors(self._path):
-            descriptor = os.open(self.partial, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            if is_durable:
+                descriptor = os.open(self.partial, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
             self.partial.replace(self._path)
 
     def discard(self) -> None:
@@ -84,6 +85,7 @@ class ParquetWriter(Generic[RowT]):
         import pyarrow.parquet as pq
 
         self._row_class = row_class
+        self._is_part = is_part
         self._file = _AtomicFile(path)
         self._rows: list[RowT] = []
         self._characters = 0
@@ -113,7 +115,7 @@ class ParquetWriter(Generic[RowT]):
         self._flush()
         with _disk_errors(self._file.partial):
             self._writer.close()
-        self._file.commit()
+        self._file.commit(is_durable=not self._is_part)  # A part is uploaded and removed at once.
 
     def discard(self) -> None:
         """Drop the file."""
