@@ -58,7 +58,7 @@ def resized_gray(gray: Image.Image, scale: float) -> Gray:
 
     if scale != 1.0:
         size = (max(1, round(gray.width * scale)), max(1, round(gray.height * scale)))
-        gray = gray.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
+        gray = gray.resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
     return np.ascontiguousarray(np.asarray(gray, dtype=np.uint8))
 
 

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image, ImageDraw, ImageFont
 from tests.unit.ocr_worker.builders import STEADY
 
-from ocr_worker.engines import Recognition, tesseract
+from ocr_worker.engines import Picture, Recognition, tesseract
 from ocr_worker.engines.tesseract import (
+    TesserocrRecognizer,
+    _set_image,
     check_languages,
     data_folder,
     has_orientation_data,
@@ -267,3 +271,28 @@ def test_the_engine_in_this_process_goes_first_unless_the_program_is_asked_for(
     monkeypatch.setattr(tesseract, "TesserocrRecognizer", lambda languages: ("library", languages))
     monkeypatch.setattr(tesseract, "PytesseractRecognizer", lambda languages: ("program", languages))
     assert load_recognizer(name, "eng+deu") == (expected, "eng+deu")
+
+
+@pytest.mark.parametrize("turn", [0, 90])
+def test_words_taken_one_by_one_are_those_that_the_program_would_print(turn):
+    rows = ["Minutes of the annual meeting", "of the harbour board", "", "Everybody was present, and nobody"]
+    drawing = Image.new("L", (1000, 520), 255)
+    pen = ImageDraw.Draw(drawing)
+    font = ImageFont.load_default(44)
+    for number, row in enumerate(rows):
+        pen.text((60, 60 + 100 * number), row, fill=0, font=font)
+    pixels = np.ascontiguousarray(np.asarray(drawing.rotate(-turn, expand=True)))
+    recognizer = TesserocrRecognizer("eng")
+    read = recognizer.recognize(Picture(pixels=pixels, dpi=200))
+    _set_image(recognizer._api, Picture(pixels=pixels, dpi=200))
+    recognizer._api.Recognize()
+    printed = recognition_of(recognizer._api.GetTSVText(0))
+    assert "annual meeting" in read.text
+    assert "\n" in read.text
+    assert (read.text, read.rotation) == (printed.text, printed.rotation)
+    assert read.confidences == pytest.approx(printed.confidences, abs=0.001)
+
+
+def test_a_picture_without_words_reads_as_nothing():
+    empty = Picture(pixels=np.full((400, 400), 255, np.uint8), dpi=200)
+    assert TesserocrRecognizer("eng").recognize(empty) == Recognition(text="", confidences=())
