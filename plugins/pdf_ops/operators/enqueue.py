@@ -136,7 +136,7 @@ class PdfEnqueueOperator(BaseOperator):
         uri = S3Uri.parse(self.shard_uri)
         shard = uri.key.rpartition("/")[2].partition(".")[0]
         client = aws_client("s3", aws_conn_id=self.aws_conn_id, region_name=self.region_name)
-        # Whole, since a shard has a few hundred kilobytes: S3 would hang up on a slow reader.
+        # Whole, since a shard has about a megabyte: S3 would hang up on a slow reader.
         packed = client.get_object(Bucket=uri.bucket, Key=uri.key)["Body"].read()
         sender = BatchSender(
             client=aws_client(
