@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PARALLEL_READS = 16
+PARALLEL_READS = 8
 MAX_BYTES_IN_FLIGHT = 24 * 1024 * 1024
 # An object that is larger is not held in memory but streamed to disk.
 MAX_BYTES_IN_MEMORY = 8 * 1024 * 1024

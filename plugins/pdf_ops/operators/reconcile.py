@@ -22,7 +22,7 @@ from pdf_ops.contract.layout import Layout, S3Uri
 from pdf_ops.contract.listing import Decision
 from pdf_ops.objects import ObjectStore, Wanted
 from pdf_ops.operators.merge import dataset_files
-from pdf_ops.partitions import Partitions, partitions_for
+from pdf_ops.partitions import Partitions, partitions_for, return_freed_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -148,6 +148,7 @@ class ReconcileOperator(BaseOperator):
             manifest_bucket=self.manifest_bucket,
             manifest_prefix=self.manifest_prefix,
         )
+        return_freed_memory()
         store = ObjectStore(aws_conn_id=self.aws_conn_id, region_name=self.region_name)
         with tempfile.TemporaryDirectory(prefix="pdf_ops-reconcile-") as folder:
             counts, samples = _Reconciliation(layout, store, self.run_id, Path(folder)).run()
@@ -357,7 +358,7 @@ def _read_manifest(path: Path | None, schema: pa.Schema) -> Iterator[pa.Table]:
     if path is None:
         return
     with pq.ParquetFile(str(path)) as file:
-        for batch in file.iter_batches(batch_size=20_000, columns=schema.names, use_threads=False):
+        for batch in file.iter_batches(batch_size=5_000, columns=schema.names, use_threads=False):
             yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
 
 
