@@ -153,7 +153,7 @@ def test_a_run_whose_workers_are_all_gone_is_stalled_sooner(aws, cluster):
         taskDefinition="worker",
         launchType="FARGATE",
         startedBy=started_by_of(RUN),
-        networkConfiguration={"awsvpcConfiguration": {"subnets": [aws.subnet]}},
+        networkConfiguration={"awsvpcConfiguration": {"subnets": [aws.subnet], "securityGroups": []}},
     )["tasks"]
     watch = RunWatch(config(aws, cluster="fleet", fleet_timeout_s=100, stall_timeout_s=1_000))
     watch.look()
