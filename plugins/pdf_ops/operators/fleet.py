@@ -463,7 +463,7 @@ class StopFleetOperator(BaseOperator):
                 time.sleep(self.poll_s)
             if up:
                 self.log.warning("still up after %.0f s: %s", self.wait_s, sorted(up))
-        except Exception:
+        except Exception:  # A teardown that fails would hide how the run itself ended.
             self.log.exception(
                 "the fleet could not be stopped; look for tasks started by %s", started_by_of(self.run_id)
             )
