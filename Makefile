@@ -19,7 +19,8 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws lock clean
+.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws mwaa \
+	mwaa-publish mwaa-test release lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +60,19 @@ bench-pipeline: $(READY) ## Measure the whole pipeline: documents a second, memo
 
 local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
 	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)
+
+mwaa: $(READY) ## Build what Amazon MWAA takes, in dist/mwaa (AIRFLOW=3.2.1; WHEELS=1 for one without a package index)
+	@$(BIN)/python -m mwaa build --airflow $(AIRFLOW) $(if $(WHEELS),--wheels)
+
+mwaa-publish: mwaa ## Bring it into the bucket of an environment (BUCKET=... ENVIRONMENT=... REPLACE=1)
+	@$(BIN)/python -m mwaa publish --bucket '$(BUCKET)' $(if $(ENVIRONMENT),--environment '$(ENVIRONMENT)') \
+		$(if $(REPLACE),--replace)
+
+mwaa-test: $(READY) ## Install the bundle as MWAA does, on Python 3.12 and both versions of Airflow, and run the DAG
+	$(BIN)/pytest tests/mwaa $(MWAA_TEST_ARGS)
+
+release: $(READY) ## Check, set the version, build the bundles, commit and tag (VERSION=1.2.3)
+	@$(BIN)/python scripts/release.py '$(VERSION)'
 
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
 	@UV="$$(scripts/setup.sh uv)" scripts/lock.sh
