@@ -29,7 +29,9 @@ MANIFEST = "manifest.json"
 _TEMPLATES = Path(__file__).resolve().parent
 # MWAA's containers are x86-64 with glibc 2.34; pip takes only the platforms that it is told.
 _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-_CONSTRAINT = re.compile(r'^(--constraint\s+"\S+/constraints-)[0-9.]+(/constraints-3\.12\.txt")$', re.MULTILINE)
+_CONSTRAINT = re.compile(
+    r'^(--constraint\s+"\S+/constraints-)[0-9.]+(/constraints-3\.12\.txt")$', re.MULTILINE
+)
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s\\;]+)", re.MULTILINE)
 # The oldest time that a zip file can hold: the time of a build must not change its bytes.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
@@ -199,7 +201,9 @@ def _requirements(root: Path, airflow: str) -> str:
     """requirements.txt with the constraints of this Airflow."""
     text = (root / REQUIREMENTS).read_text(encoding="utf-8")
     if len(_CONSTRAINT.findall(text)) != 1:
-        raise BundleError(f"{root / REQUIREMENTS} needs exactly one --constraint line with the URL of Airflow's")
+        raise BundleError(
+            f"{root / REQUIREMENTS} needs exactly one --constraint line with the URL of Airflow's"
+        )
     lines = _CONSTRAINT.sub(rf"\g<1>{airflow}\g<2>", text).splitlines()
     return _header(airflow) + "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
 

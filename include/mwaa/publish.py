@@ -21,6 +21,17 @@ MANIFEST_KEY = "pdf_ops/manifest.json"
 # What an environment refers to by version; DAGs it picks up by itself.
 _VERSIONED = {PLUGINS: "plugins", REQUIREMENTS: "requirements", STARTUP: "startup-script"}
 
+# On every object that we bring: whose it is, and whether it is up to date.
+_MARK = "pdf-ops-sha256"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """An object of the bucket; without a hash it is not ours."""
+
+    version: str
+    sha256: str | None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
@@ -69,29 +80,31 @@ def publish(folder: Path, bucket: str, s3: Any, *, replaces: bool = False) -> Pu
     manifest = load(folder)
     _check_bucket(bucket, s3)
     last = _last_manifest(bucket, s3)
-    had = {file.path: file for file in last.files} if last else {}
-    present = {file.path: _version(bucket, file.path, s3) for file in manifest.files}
-    foreign = [path for path, version in present.items() if version is not None and path not in had]
+    present = {file.path: _find(bucket, file.path, s3) for file in manifest.files}
+    foreign = [path for path, found in present.items() if found and found.sha256 is None]
     if foreign and not replaces:
         raise BundleError(
             f"s3://{bucket} has {', '.join(foreign)}, which pdf_ops did not put there. Another team's? Merge "
             "them by hand, or publish again with REPLACE=1 (--replace) to overwrite them"
         )
-    versions, uploaded = dict(present), []
+    uploaded, versions = [], {}
     for file in manifest.files:
-        if present[file.path] is None or had.get(file.path) != file:
-            versions[file.path] = _upload(folder, file, bucket, s3)
+        found = present[file.path]
+        if found is None or found.sha256 != file.sha256:
+            found = _upload(folder, file, bucket, s3)
             uploaded.append(file.path)
-    removed = sorted(set(had) - set(present))
+        versions[file.path] = found.version
+    gone = sorted({file.path for file in last.files} - set(present)) if last else []
+    removed = [key for key in gone if (found := _find(bucket, key, s3)) and found.sha256 is not None]
     for key in removed:
         s3.delete_object(Bucket=bucket, Key=key)
-    # Last: whoever is interrupted before this publishes all of it again.
+    # Last: until then, the next one still knows what is to be removed.
     s3.put_object(Bucket=bucket, Key=MANIFEST_KEY, Body=(folder / MANIFEST).read_bytes())
     return Published(
         uploaded=tuple(uploaded),
         unchanged=tuple(path for path in present if path not in uploaded),
         removed=tuple(removed),
-        versions={key: version for key, version in versions.items() if version and key in _VERSIONED},
+        versions={key: versions[key] for key in _VERSIONED},
     )
 
 
@@ -121,18 +134,19 @@ def _last_manifest(bucket: str, s3: Any) -> Manifest | None:
     return Manifest.from_json(body)
 
 
-def _version(bucket: str, key: str, s3: Any) -> str | None:
-    """The object's version, if it is there."""
+def _find(bucket: str, key: str, s3: Any) -> _Found | None:
     from botocore.exceptions import ClientError
 
     try:
-        return str(s3.head_object(Bucket=bucket, Key=key)["VersionId"])
+        answer = s3.head_object(Bucket=bucket, Key=key)
     except ClientError as error:
         if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
             return None
         raise
+    return _Found(version=answer.get("VersionId", "null"), sha256=answer["Metadata"].get(_MARK))
 
 
-def _upload(folder: Path, file: BundledFile, bucket: str, s3: Any) -> str:
-    answer = s3.put_object(Bucket=bucket, Key=file.path, Body=(folder / file.path).read_bytes())
-    return str(answer["VersionId"])
+def _upload(folder: Path, file: BundledFile, bucket: str, s3: Any) -> _Found:
+    body = (folder / file.path).read_bytes()
+    answer = s3.put_object(Bucket=bucket, Key=file.path, Body=body, Metadata={_MARK: file.sha256})
+    return _Found(version=answer["VersionId"], sha256=file.sha256)

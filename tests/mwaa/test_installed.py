@@ -88,7 +88,9 @@ def import_everything(environment: MwaaInstall) -> dict[str, object]:
 
 def test_the_requirements_install_within_mwaas_nine_minutes(environment, capsys):
     with capsys.disabled():
-        print(f"\nAirflow {environment.airflow}: pip installed the requirements in {environment.install_s:.1f} s")
+        print(
+            f"\nAirflow {environment.airflow}: pip installed the requirements in {environment.install_s:.1f} s"
+        )
 
     assert environment.install_s < INSTALL_LIMIT_S
 
@@ -139,7 +141,10 @@ def test_the_dag_runs_from_end_to_end(environment, local_aws: LocalAws, tmp_path
         run = world.run()
 
         assert run.exit_code == 0, run.output[-10_000:]
-        assert {key: row["status"] for key, row in run.documents.items()} == {"a.pdf": "done", "bad.pdf": "failed"}
+        assert {key: row["status"] for key, row in run.documents.items()} == {
+            "a.pdf": "done",
+            "bad.pdf": "failed",
+        }
         assert run.reconciliation["is_reconciled"]
         assert run.pages == [("a.pdf", 1, "ok")]
         [message] = run.slack_messages

@@ -1,4 +1,4 @@
-"""An Airflow as Amazon MWAA makes it from a bundle: its image's packages first, then ours on top, then the plugins.
+"""An Airflow as Amazon MWAA makes it from a bundle: its image's packages, ours on top, then the plugins.
 
 Two things differ from MWAA, as neither can be had here: the URL of the constraints, and the folder
 /usr/local/airflow. Both are replaced in the requirements by what they stand for.
@@ -33,8 +33,9 @@ def find_python_312() -> str:
     """An interpreter like MWAA's, or the name by which uv fetches one."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     # By running it: a version manager's shim may be on the path with nothing behind it.
-    for candidate in (sys.executable, "python3.12", *map(str, sorted(pyenv.glob("versions/3.12*/bin/python")))):
-        if shutil.which(candidate) and not subprocess.run([candidate, "-c", IS_312], stderr=-3).returncode:
+    known = (sys.executable, "python3.12", *map(str, sorted(pyenv.glob("versions/3.12*/bin/python"))))
+    for candidate in filter(shutil.which, known):
+        if subprocess.run([candidate, "-c", IS_312], capture_output=True, check=False).returncode == 0:
             return candidate
     return "cpython-3.12"
 
@@ -68,10 +69,21 @@ class MwaaInstall(Install):
         self.install_s = self._install_requirements(bundle / "requirements.txt", has_wheels=has_wheels)
 
     def _make_image(self) -> None:
-        uv = subprocess.run([REPOSITORY / "scripts" / "setup.sh", "uv"], capture_output=True, text=True, check=True)
+        uv = subprocess.run(
+            [REPOSITORY / "scripts" / "setup.sh", "uv"], capture_output=True, text=True, check=True
+        )
         uv_program = REPOSITORY / uv.stdout.strip()
         made = subprocess.run(
-            [uv_program, "venv", "--quiet", "--seed", "--no-project", "--python", find_python_312(), self._venv],
+            [
+                uv_program,
+                "venv",
+                "--quiet",
+                "--seed",
+                "--no-project",
+                "--python",
+                find_python_312(),
+                self._venv,
+            ],
             capture_output=True,
             text=True,
             check=False,

@@ -39,7 +39,9 @@ def test_the_zip_holds_the_contents_of_plugins_and_not_the_folder(repository, tm
     build(repository, tmp_path / "out", airflow="3.3.1")
 
     names = names_in(tmp_path / "out")
-    assert {".airflowignore", "pdf_ops_plugin.py", "pdf_ops/__init__.py", "pdf_ops/contract/pages.py"} <= set(names)
+    assert {".airflowignore", "pdf_ops_plugin.py", "pdf_ops/__init__.py", "pdf_ops/contract/pages.py"} <= set(
+        names
+    )
     assert not [name for name in names if name.startswith("plugins")]
 
 
