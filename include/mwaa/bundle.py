@@ -26,7 +26,6 @@ PLUGINS_FOLDER = "/usr/local/airflow/plugins"
 PLUGINS, REQUIREMENTS, STARTUP, DAGS = "plugins.zip", "requirements.txt", "startup.sh", "dags"
 MANIFEST = "manifest.json"
 
-_TEMPLATES = Path(__file__).resolve().parent
 # MWAA's containers are x86-64 with glibc 2.34; pip takes only the platforms that it is told.
 _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 _CONSTRAINT = re.compile(
@@ -117,7 +116,7 @@ def build(root: Path, out: Path, *, airflow: str, has_wheels: bool = False) -> M
         _zip_plugins(root / "plugins", extras, out / PLUGINS)
     requirements = _offline_requirements(root, airflow) if has_wheels else _requirements(root, airflow)
     (out / REQUIREMENTS).write_text(requirements, encoding="utf-8")
-    startup = (_TEMPLATES / STARTUP).read_text(encoding="utf-8")
+    startup = (root / "include" / "mwaa" / STARTUP).read_text(encoding="utf-8")
     startup = startup.replace("@VERSION@", version).replace("@AIRFLOW@", airflow)
     (out / STARTUP).write_text(startup, encoding="utf-8")
     manifest = Manifest(version=version, airflow=airflow, has_wheels=has_wheels, files=_files(out))

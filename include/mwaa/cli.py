@@ -1,4 +1,4 @@
-"""The command line: ``python -m mwaa build`` and ``publish``; ``make mwaa`` and ``make mwaa-publish`` call it.
+"""The command line: ``python -m mwaa build`` and ``publish``, which ``make`` calls.
 
 Exit codes: 0 it is done, 1 it could not be, 2 wrong usage.
 """
