@@ -152,7 +152,10 @@ class MwaaInstall(Install):
         environment = {**own_environment(), **self.variables(), **variables}
         return run_program([self.bin / program, *arguments], environment, cwd=self.cwd)
 
-    def airflow_json(self, home: Path, *arguments: str) -> Any:
-        """What a command of Airflow's answers."""
+    def airflow_rows(self, home: Path, *arguments: str) -> list[dict[str, Any]]:
+        """What a command of Airflow's lists."""
         printed = self.run("airflow", *arguments, "--output", "json", **home_variables(home))
-        return json.loads(printed[printed.index("[") :]) if "[" in printed else printed
+        # Warnings may stand around it.
+        found = [line for line in printed.splitlines() if line.startswith("[{") or line == "[]"]
+        assert len(found) == 1, printed
+        return list(json.loads(found[0]))
