@@ -103,16 +103,9 @@ def test_nothing_below_include_is_there(environment):
 
 
 def test_the_dags_parse_without_errors(environment, home):
-    (environment.dags / "broken.py").write_text(
-        "import nothing_of_this_name  # so that errors are seen at all"
-    )
-    try:
-        errors = environment.airflow_rows(home, "dags", "list-import-errors", "--local")
-    finally:
-        (environment.dags / "broken.py").unlink()
-
     dags = environment.airflow_rows(home, "dags", "list", "--local")
-    assert [error["filepath"].rsplit("/", 1)[-1] for error in errors] == ["broken.py"]
+
+    assert environment.airflow_rows(home, "dags", "list-import-errors", "--local") == []
     assert {dag["dag_id"] for dag in dags} == {path.stem for path in environment.dags.glob("*.py")}
 
 
