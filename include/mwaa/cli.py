@@ -92,7 +92,8 @@ def _publish(options: argparse.Namespace) -> None:
         for key in getattr(published, what):
             print(f"{what:<9}  s3://{bucket}/{key}")
     if published.needs_update:
-        print("\nMake the environment take it (it restarts, which takes 10 to 30 minutes):\n")
+        print("\nMake the environment take it; it restarts, which takes 10 to 30 minutes.")
     else:
-        print("\nThe environment needs no update, and takes changed DAGs by itself. Should it be behind:\n")
-    print(published.update_command(options.environment))
+        print("\nThe environment needs no update, and takes changed DAGs by itself. Should it be behind:")
+    print(f"\nWith include/terraform, in its variable mwaa:\n\n{published.terraform_bundle()}")
+    print(f"\nWithout:\n\n{published.update_command(options.environment)}")

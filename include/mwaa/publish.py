@@ -6,6 +6,7 @@ to. Not for changing the environment: that restarts it, which is a person's deci
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,12 @@ class Published:
                 f"--{name}-s3-object-version {shlex.quote(self.versions[key])}",
             ]
         return " \\\n  ".join(parts)
+
+    def terraform_bundle(self) -> str:
+        """The same versions as include/terraform takes them, in its variable ``mwaa``."""
+        names = {PLUGINS: "plugins_version", REQUIREMENTS: "requirements_version", STARTUP: "startup_version"}
+        values = (f"{name} = {json.dumps(self.versions[key])}" for key, name in names.items())
+        return f"bundle = {{ {', '.join(values)} }}"
 
 
 def publish(folder: Path, bucket: str, s3: Any, *, replaces: bool = False) -> Published:

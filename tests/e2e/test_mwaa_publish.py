@@ -99,6 +99,12 @@ def test_make_mwaa_publish_brings_the_bundle_into_the_bucket_and_prints_the_comm
     assert keys(s3, bucket) == files - {"manifest.json"} | {MANIFEST_KEY}
     parameters = validated(ran.stdout[ran.stdout.index("aws mwaa") :])
     assert parameters["Name"] == "production"
+    in_terraform = dict(re.findall(r'(\w+)_version = "([^"]+)"', ran.stdout))
+    assert in_terraform == {
+        "plugins": parameters["PluginsS3ObjectVersion"],
+        "requirements": parameters["RequirementsS3ObjectVersion"],
+        "startup": parameters["StartupScriptS3ObjectVersion"],
+    }
     for name, key in (
         ("Plugins", "plugins.zip"),
         ("Requirements", "requirements.txt"),
