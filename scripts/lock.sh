@@ -55,3 +55,4 @@ for version in 3.3.1 3.2.1; do
 done
 lock locks/worker.txt pyproject.toml --extra worker
 lock locks/bench.txt --group bench --constraint locks/worker.txt
+lock locks/aws-cli.txt --group aws-cli

@@ -6,6 +6,7 @@ Exit codes: 0 it is done, 1 it could not be, 2 wrong usage.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--environment", default="ENVIRONMENT", help="the environment's name, for the command that is printed"
     )
     publish_command.add_argument(
+        "--tfvars",
+        type=Path,
+        metavar="FILE",
+        help="write the versions for Terraform, such as deploy/bundle.auto.tfvars.json",
+    )
+    publish_command.add_argument(
         "--replace", action="store_true", help="also overwrite objects that pdf_ops did not put there"
     )
     return parser
@@ -92,8 +99,13 @@ def _publish(options: argparse.Namespace) -> None:
         for key in getattr(published, what):
             print(f"{what:<9}  s3://{bucket}/{key}")
     if published.needs_update:
-        print("\nMake the environment take it; it restarts, which takes 10 to 30 minutes.")
+        print("\nMake the environment take it; it restarts, which takes 10 to 30 minutes:")
     else:
         print("\nThe environment needs no update, and takes changed DAGs by itself. Should it be behind:")
-    print(f"\nWith include/terraform, in its variable mwaa:\n\n{published.terraform_bundle()}")
-    print(f"\nWithout:\n\n{published.update_command(options.environment)}")
+    if options.tfvars:
+        options.tfvars.write_text(
+            json.dumps(published.terraform_variables(), indent=2) + "\n", encoding="utf-8"
+        )
+        print(f"\nterraform apply, with the versions in {options.tfvars}")
+    else:
+        print(f"\n{published.update_command(options.environment)}")

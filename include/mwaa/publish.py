@@ -6,7 +6,6 @@ to. Not for changing the environment: that restarts it, which is a person's deci
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -65,11 +64,10 @@ class Published:
             ]
         return " \\\n  ".join(parts)
 
-    def terraform_bundle(self) -> str:
-        """The same versions as include/terraform takes them, in its variable ``mwaa``."""
+    def terraform_variables(self) -> dict[str, dict[str, str]]:
+        """The same versions, as ``bundle`` of include/terraform's variable ``mwaa`` takes them."""
         names = {PLUGINS: "plugins_version", REQUIREMENTS: "requirements_version", STARTUP: "startup_version"}
-        values = (f"{name} = {json.dumps(self.versions[key])}" for key, name in names.items())
-        return f"bundle = {{ {', '.join(values)} }}"
+        return {"bundle": {name: self.versions[key] for key, name in names.items()}}
 
 
 def publish(folder: Path, bucket: str, s3: Any, *, replaces: bool = False) -> Published:

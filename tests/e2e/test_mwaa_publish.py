@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ import pytest
 
 from local_airflow.environment import REPOSITORY
 from mwaa.bundle import BundleError, build
+from mwaa.cli import main
 from mwaa.publish import MANIFEST_KEY, publish
 
 if TYPE_CHECKING:
@@ -99,12 +101,6 @@ def test_make_mwaa_publish_brings_the_bundle_into_the_bucket_and_prints_the_comm
     assert keys(s3, bucket) == files - {"manifest.json"} | {MANIFEST_KEY}
     parameters = validated(ran.stdout[ran.stdout.index("aws mwaa") :])
     assert parameters["Name"] == "production"
-    in_terraform = dict(re.findall(r'(\w+)_version = "([^"]+)"', ran.stdout))
-    assert in_terraform == {
-        "plugins": parameters["PluginsS3ObjectVersion"],
-        "requirements": parameters["RequirementsS3ObjectVersion"],
-        "startup": parameters["StartupScriptS3ObjectVersion"],
-    }
     for name, key in (
         ("Plugins", "plugins.zip"),
         ("Requirements", "requirements.txt"),
@@ -115,9 +111,36 @@ def test_make_mwaa_publish_brings_the_bundle_into_the_bucket_and_prints_the_comm
         assert published == (tmp_path / "out" / key).read_bytes()
 
 
+def test_the_versions_are_written_for_terraform(local_aws, s3, bucket, bundle, tmp_path, monkeypatch, capsys):
+    for name, value in local_aws.environment().items():
+        monkeypatch.setenv(name, value)
+    file = tmp_path / "bundle.auto.tfvars.json"
+
+    assert main(["publish", "--bundle", str(bundle), "--bucket", bucket, "--tfvars", str(file)]) == 0
+
+    versions = publish(bundle, bucket, s3).versions
+    assert json.loads(file.read_text()) == {
+        "bundle": {
+            "plugins_version": versions["plugins.zip"],
+            "requirements_version": versions["requirements.txt"],
+            "startup_version": versions["startup.sh"],
+        }
+    }
+    assert "terraform apply" in capsys.readouterr().out
+
+
 def test_the_targets_of_make_call_that_command_line():
     ran = subprocess.run(
-        ["make", "--dry-run", "mwaa-publish", "BUCKET=b", "ENVIRONMENT=e", "WHEELS=1", "REPLACE=1"],
+        [
+            "make",
+            "--dry-run",
+            "mwaa-publish",
+            "BUCKET=b",
+            "ENVIRONMENT=e",
+            "WHEELS=1",
+            "REPLACE=1",
+            "TFVARS=v.json",
+        ],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
@@ -127,7 +150,7 @@ def test_the_targets_of_make_call_that_command_line():
 
     assert [" ".join(line.split()[1:]) for line in lines[-2:]] == [
         "-m mwaa build --airflow 3.3.1 --wheels",
-        "-m mwaa publish --bucket 'b' --environment 'e' --replace",
+        "-m mwaa publish --bucket 'b' --environment 'e' --tfvars 'v.json' --replace",
     ]
 
 
