@@ -1,7 +1,4 @@
-"""The bundle, installed the way MWAA does it, on Python 3.12 and both versions of Airflow. `make mwaa-test`.
-
-What an environment costs to make, it costs once: all tests of a version share it.
-"""
+"""The bundle, installed the way MWAA does it, on Python 3.12 and both versions of Airflow."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from mwaa.bundle import AIRFLOW_VERSIONS
 from samples.documents import text_pdf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from local_aws import LocalAws
@@ -52,12 +49,8 @@ print(json.dumps([name for name in names if importlib.util.find_spec(name)]))
 
 
 @pytest.fixture(scope="module", params=AIRFLOW_VERSIONS)
-def environment(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[MwaaInstall]:
-    folder = tmp_path_factory.mktemp(f"mwaa-{request.param}")
-    yield MwaaInstall(request.param, folder)
-    shutil.rmtree(folder)
+def environment(request: pytest.FixtureRequest, mwaa_install: Callable[[str], MwaaInstall]) -> MwaaInstall:
+    return mwaa_install(request.param)
 
 
 @pytest.fixture(scope="module", params=AIRFLOW_VERSIONS)

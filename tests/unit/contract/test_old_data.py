@@ -168,6 +168,15 @@ def test_what_a_later_release_adds_is_passed_over(folder, tmp_path):
     assert parse_message(json.dumps(message | {"later": "x"})) == parse_message(json.dumps(message))
 
 
+def test_a_run_that_asks_for_a_way_of_reading_that_is_not_known_is_refused(folder):
+    """Rows that pass over such a setting would be wrong, and nobody would see it."""
+    [total] = [item for item in lines_of(folder / "runs.jsonl") if item["part"]["S"] == "total"]
+    reading = json.loads(total["reading"]["S"]) | {"later": True}
+
+    with pytest.raises(TypeError, match="later"):
+        RunRecord.from_item(total | {"reading": {"S": json.dumps(reading)}})
+
+
 def test_a_file_that_lacks_a_column_that_must_be_there_is_refused(folder, tmp_path):
     [path] = folder.glob("documents-?.parquet")
     pq.write_table(pq.read_table(path).drop_columns(["source_uri"]), tmp_path / "bad.parquet")
