@@ -162,17 +162,18 @@ def _empty(out: Path) -> None:
 def _sources(folder: Path) -> list[Path]:
     """Every file below a folder that belongs to the source, in a fixed order."""
     found = [
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and path.suffix != ".pyc" and not _is_hidden(path.relative_to(folder))
+        path for path in folder.rglob("*") if path.is_file() and not _is_left_behind(path.relative_to(folder))
     ]
     if not found:
         raise BundleError(f"there is nothing in {folder}")
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") and part != _HIDDEN_BUT_NEEDED for part in path.parts)
+def _is_left_behind(path: Path) -> bool:
+    """Whether Python, an editor or the system made it."""
+    return "__pycache__" in path.parts or any(
+        part.startswith(".") and part != _HIDDEN_BUT_NEEDED for part in path.parts
+    )
 
 
 def _zip_plugins(plugins: Path, extras: list[Path], target: Path) -> None:

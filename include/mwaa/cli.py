@@ -90,11 +90,15 @@ def _build(options: argparse.Namespace) -> None:
 
 def _publish(options: argparse.Namespace) -> None:
     import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
 
     bucket = options.bucket.removeprefix("s3://").rstrip("/")
     if not bucket:
         raise BundleError("into which bucket? make mwaa-publish BUCKET=my-mwaa-bucket")
-    published = publish(options.bundle, bucket, boto3.client("s3"), replaces=options.replace)
+    try:
+        published = publish(options.bundle, bucket, boto3.client("s3"), replaces=options.replace)
+    except (BotoCoreError, ClientError) as error:
+        raise BundleError(f"S3 refused, and part of it may be missing; publish again: {error}") from error
     for what in ("uploaded", "unchanged", "removed"):
         for key in getattr(published, what):
             print(f"{what:<9}  s3://{bucket}/{key}")
