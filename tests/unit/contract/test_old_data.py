@@ -1,7 +1,8 @@
 """What earlier releases wrote still reads, and what a later one may add is passed over.
 
 The files below tests/fixtures/ were written by a worker with the schema versions in their folder's
-name; `python -m tests.support.old_data` writes the folder of a new version.
+name; `python -m tests.support.old_data` writes the folder of a new version. KIND-before-COLUMN.parquet is
+what a release without that column would have written.
 """
 
 from __future__ import annotations
