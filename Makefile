@@ -5,6 +5,8 @@ LOCK := locks/airflow-$(AIRFLOW).txt
 READY := $(VENV)/.ready
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
+AWS_CLI_VENV := .venv-aws-cli
+AWS_CLI_READY := $(AWS_CLI_VENV)/.ready
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
@@ -19,7 +21,8 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws lock clean
+.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws mwaa \
+	mwaa-publish mwaa-test release lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +63,19 @@ bench-pipeline: $(READY) ## Measure the whole pipeline: documents a second, memo
 local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
 	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)
 
+mwaa: $(READY) ## Build what Amazon MWAA takes, in dist/mwaa (AIRFLOW=3.2.1; WHEELS=1 for one without a package index)
+	@$(BIN)/python -m mwaa build --airflow $(AIRFLOW) $(if $(WHEELS),--wheels)
+
+mwaa-publish: mwaa ## Bring it into the bucket of an environment (BUCKET=... ENVIRONMENT=... TFVARS=... REPLACE=1)
+	@$(BIN)/python -m mwaa publish --bucket '$(BUCKET)' $(if $(ENVIRONMENT),--environment '$(ENVIRONMENT)') \
+		$(if $(TFVARS),--tfvars '$(TFVARS)') $(if $(REPLACE),--replace)
+
+mwaa-test: $(READY) $(AWS_CLI_READY) ## Install the bundle as MWAA does, on Python 3.12 and both versions of Airflow, and run the DAG
+	$(BIN)/pytest tests/mwaa $(MWAA_TEST_ARGS)
+
+release: $(READY) ## Check, set the version, build the bundles, commit and tag (VERSION=1.2.3)
+	@$(BIN)/python scripts/release.py '$(VERSION)'
+
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
 	@UV="$$(scripts/setup.sh uv)" scripts/lock.sh
 
@@ -75,4 +91,8 @@ $(READY): $(LOCK) pyproject.toml scripts/setup.sh
 $(BENCH_READY): locks/bench.txt scripts/setup.sh
 	@scripts/setup.sh tools
 	@scripts/setup.sh venv $(BENCH_VENV) locks/bench.txt
+	@touch $@
+
+$(AWS_CLI_READY): locks/aws-cli.txt scripts/setup.sh
+	@scripts/setup.sh venv $(AWS_CLI_VENV) locks/aws-cli.txt
 	@touch $@

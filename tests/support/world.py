@@ -104,7 +104,7 @@ class World:
 
     # Working ---------------------------------------------------------------------------------
 
-    def start_worker(self, **settings: object) -> subprocess.Popen[str]:
+    def start_worker(self, *flags: str, **settings: object) -> subprocess.Popen[str]:
         environment = os.environ | self._aws.environment()
         environment |= {
             "INPUT_S3_BUCKET": self.input,
@@ -123,7 +123,7 @@ class World:
         }
         environment |= {name: str(value) for name, value in settings.items()}
         worker = subprocess.Popen(
-            [sys.executable, "-m", "ocr_worker", "run"],
+            [sys.executable, "-m", "ocr_worker", "run", *flags],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
