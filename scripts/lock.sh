@@ -39,3 +39,4 @@ for version in 3.3.1 3.2.1; do
 done
 lock locks/worker.txt pyproject.toml --extra worker
 lock locks/bench.txt --group bench --constraint locks/worker.txt
+lock locks/checkov.txt --group checkov
