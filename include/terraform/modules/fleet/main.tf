@@ -92,6 +92,7 @@ resource "aws_ecs_task_definition" "this" {
 }
 
 resource "aws_security_group" "this" {
+  #checkov:skip=CKV2_AWS_5:The group is given to each task by the DAG, as setting ecs_security_groups
   name        = "${var.family}-tasks"
   description = "Workers: nothing comes in, HTTPS goes out."
   vpc_id      = var.vpc_id
@@ -99,7 +100,6 @@ resource "aws_security_group" "this" {
 }
 
 resource "aws_vpc_security_group_egress_rule" "https" {
-  #checkov:skip=CKV2_AWS_5:The group is given to each task by the DAG, as setting ecs_security_groups
   security_group_id = aws_security_group.this.id
   description       = "AWS's endpoints"
   ip_protocol       = "tcp"

@@ -50,7 +50,6 @@ resource "aws_vpc_security_group_egress_rule" "all" {
 }
 
 resource "aws_mwaa_environment" "this" {
-  #checkov:skip=CKV_AWS_66:webserver_access_mode decides; both modes ask for IAM
   name                  = var.name
   airflow_version       = var.airflow_version
   environment_class     = var.environment_class

@@ -2,14 +2,20 @@
 # it. S3 and DynamoDB go through gateway endpoints, which cost nothing, and not through the NAT.
 
 data "aws_availability_zones" "available" {
+  #checkov:skip=CKV_AWS_394:Only the first two are taken, and subnets stay where they are (ignore_changes)
   state = "available"
+
+  # Without local zones, which have no NAT gateways.
+  filter {
+    name   = "opt-in-status"
+    values = ["opt-in-not-required"]
+  }
 }
 
 data "aws_region" "current" {}
 
 locals {
-  zones = { for index, zone in slice(data.aws_availability_zones.available.names, 0, 2) : zone => index }
-  nat   = keys(local.zones)[0]
+  zones = { first = 0, second = 1 }
 }
 
 resource "aws_vpc" "this" {
@@ -27,18 +33,26 @@ resource "aws_subnet" "private" {
   for_each = local.zones
 
   vpc_id            = aws_vpc.this.id
-  availability_zone = each.key
+  availability_zone = data.aws_availability_zones.available.names[each.value]
   cidr_block        = cidrsubnet(var.cidr_block, 4, each.value)
   tags              = merge(var.tags, { Name = "${var.name}-private-${each.key}" })
+
+  lifecycle {
+    ignore_changes = [availability_zone]
+  }
 }
 
 resource "aws_subnet" "public" {
   for_each = local.zones
 
   vpc_id            = aws_vpc.this.id
-  availability_zone = each.key
+  availability_zone = data.aws_availability_zones.available.names[each.value]
   cidr_block        = cidrsubnet(var.cidr_block, 4, each.value + 8)
   tags              = merge(var.tags, { Name = "${var.name}-public-${each.key}" })
+
+  lifecycle {
+    ignore_changes = [availability_zone]
+  }
 }
 
 resource "aws_internet_gateway" "this" {
@@ -55,7 +69,7 @@ resource "aws_eip" "nat" {
 
 resource "aws_nat_gateway" "this" {
   allocation_id = aws_eip.nat.id
-  subnet_id     = aws_subnet.public[local.nat].id
+  subnet_id     = aws_subnet.public["first"].id
   tags          = merge(var.tags, { Name = var.name })
 }
 

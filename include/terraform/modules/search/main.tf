@@ -2,10 +2,10 @@
 
 resource "aws_opensearch_domain" "this" {
   #checkov:skip=CKV_AWS_84:Slow and error logs cost more than they tell for an index that can be made again from the dataset
-  #checkov:skip=CKV_AWS_317:As above, for audit logs; they need fine-grained access control with users of its own
+  #checkov:skip=CKV_AWS_317:Audit logs need fine-grained access control, with users besides IAM
   #checkov:skip=CKV2_AWS_52:Access is by IAM roles, in the access policy
-  #checkov:skip=CKV2_AWS_59:Three dedicated masters cost more than the data nodes of a small index; instance_count decides
-  #checkov:skip=CKV_AWS_318:As above
+  #checkov:skip=CKV2_AWS_59:Three dedicated masters cost more than the data nodes of a small index
+  #checkov:skip=CKV_AWS_318:Three dedicated masters cost more than the data nodes of a small index
   domain_name     = var.name
   engine_version  = var.engine_version
   access_policies = data.aws_iam_policy_document.this.json
