@@ -47,30 +47,28 @@ locals {
 
   # What Airflow must know: settings of plugins/pdf_ops/settings.py. A task definition is given by its family,
   # so that Airflow, which takes half an hour to change its configuration on MWAA, need not know of a new image.
-  settings = merge(
-    {
-      input_s3_bucket        = local.bucket_names["input"]
-      input_s3_prefix        = var.input_prefix
-      output_s3_bucket       = local.bucket_names["output"]
-      output_s3_prefix       = local.output_prefix
-      manifest_s3_bucket     = local.bucket_names["manifest"]
-      manifest_s3_key        = local.manifest_prefix
-      sqs_queue_url          = module.queue.urls["documents"]
-      dlq_sqs_queue_url      = module.queue.urls["dead_letters"]
-      dynamo_table_name      = module.tables.names["state"]
-      dynamo_runs_table_name = module.tables.names["runs"]
-      ecs_cluster            = module.fleet.cluster
-      ecs_task_definition    = module.fleet.family
-      ecs_container_name     = local.container.name
-      ecs_subnets            = join(",", local.subnet_ids)
-      ecs_security_groups    = module.fleet.security_group_id
-      assign_public_ip       = var.network == null ? "false" : tostring(var.network.assign_public_ip)
-      log_group_name         = module.fleet.log_group
-      log_stream_prefix      = local.container.log_stream_prefix
-      aws_region             = local.region
-    },
-    var.airflow_settings,
-  )
+  own_settings = {
+    input_s3_bucket        = local.bucket_names["input"]
+    input_s3_prefix        = var.input_prefix
+    output_s3_bucket       = local.bucket_names["output"]
+    output_s3_prefix       = local.output_prefix
+    manifest_s3_bucket     = local.bucket_names["manifest"]
+    manifest_s3_key        = local.manifest_prefix
+    sqs_queue_url          = module.queue.urls["documents"]
+    dlq_sqs_queue_url      = module.queue.urls["dead_letters"]
+    dynamo_table_name      = module.tables.names["state"]
+    dynamo_runs_table_name = module.tables.names["runs"]
+    ecs_cluster            = module.fleet.cluster
+    ecs_task_definition    = module.fleet.family
+    ecs_container_name     = local.container.name
+    ecs_subnets            = join(",", local.subnet_ids)
+    ecs_security_groups    = module.fleet.security_group_id
+    assign_public_ip       = var.network == null ? "false" : tostring(var.network.assign_public_ip)
+    log_group_name         = module.fleet.log_group
+    log_stream_prefix      = local.container.log_stream_prefix
+    aws_region             = local.region
+  }
+  settings = merge(local.own_settings, var.airflow_settings)
   # MWAA refuses options without a value; without one, the setting's default holds.
   configuration_options = { for name, value in local.settings : "pdf_ops.${name}" => value if value != "" }
 }
