@@ -5,6 +5,8 @@ LOCK := locks/airflow-$(AIRFLOW).txt
 READY := $(VENV)/.ready
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
+CHECKOV_VENV := .venv-checkov
+CHECKOV_READY := $(CHECKOV_VENV)/.ready
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
@@ -19,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws lock clean
+.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws terraform-test lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +62,11 @@ bench-pipeline: $(READY) ## Measure the whole pipeline: documents a second, memo
 local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
 	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)
 
+terraform-test: $(READY) $(CHECKOV_READY) ## Check include/terraform: format, against the code, permissions against real runs, checkov
+	@command -v terraform >/dev/null || { echo 'terraform is missing: install 1.9 or newer, https://developer.hashicorp.com/terraform/install'; exit 1; }
+	$(BIN)/pytest tests/terraform tests/e2e/test_permissions.py
+	$(CHECKOV_VENV)/bin/checkov --directory include/terraform --framework terraform --skip-download --compact --quiet
+
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
 	@UV="$$(scripts/setup.sh uv)" scripts/lock.sh
 
@@ -75,4 +82,8 @@ $(READY): $(LOCK) pyproject.toml scripts/setup.sh
 $(BENCH_READY): locks/bench.txt scripts/setup.sh
 	@scripts/setup.sh tools
 	@scripts/setup.sh venv $(BENCH_VENV) locks/bench.txt
+	@touch $@
+
+$(CHECKOV_READY): locks/checkov.txt scripts/setup.sh
+	@scripts/setup.sh venv $(CHECKOV_VENV) locks/checkov.txt
 	@touch $@

@@ -13,11 +13,6 @@ locals {
 resource "aws_cloudwatch_metric_alarm" "dead_letters" {
   alarm_name          = "${var.name}-dead-letters-grow"
   alarm_description   = "Documents fail for good. The report of the run has them by error class; docs/errors.md says what to do."
-  namespace           = "AWS/SQS"
-  metric_name         = "NumberOfMessagesSent"
-  dimensions          = { QueueName = var.dead_letter_queue_name }
-  statistic           = "Sum"
-  period              = 3600
   evaluation_periods  = 1
   comparison_operator = "GreaterThanThreshold"
   threshold           = var.max_dead_letters_per_hour
@@ -25,6 +20,38 @@ resource "aws_cloudwatch_metric_alarm" "dead_letters" {
   alarm_actions       = var.topic_arns
   ok_actions          = var.topic_arns
   tags                = var.tags
+
+  # Not NumberOfMessagesSent, which leaves out what SQS itself moves there.
+  metric_query {
+    id          = "growth"
+    label       = "Dead letters more than an hour before"
+    expression  = "DIFF(visible + held)"
+    return_data = true
+  }
+
+  metric_query {
+    id = "visible"
+
+    metric {
+      namespace   = "AWS/SQS"
+      metric_name = "ApproximateNumberOfMessagesVisible"
+      dimensions  = { QueueName = var.dead_letter_queue_name }
+      stat        = "Maximum"
+      period      = 3600
+    }
+  }
+
+  metric_query {
+    id = "held"
+
+    metric {
+      namespace   = "AWS/SQS"
+      metric_name = "ApproximateNumberOfMessagesNotVisible"
+      dimensions  = { QueueName = var.dead_letter_queue_name }
+      stat        = "Maximum"
+      period      = 3600
+    }
+  }
 }
 
 resource "aws_cloudwatch_metric_alarm" "oldest_message" {
