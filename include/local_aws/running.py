@@ -166,15 +166,14 @@ class LocalAws:
 
     def environment(self) -> dict[str, str]:
         """The environment variables with which a program uses it, the worker's settings among them."""
+        group = self.resources.log_groups[self.resources.task_definition.container.log_group]
         return {
             **self._connection(Caller.CONTROL_PLANE),
             **self._settings,
+            "PDF_OPS_LOG_GROUP_NAME": group.name,
             "PDF_OPS_ECS_CLUSTER": self.resources.cluster.name,
             "PDF_OPS_ECS_TASK_DEFINITION": self.resources.task_definition.family,
             "PDF_OPS_ECS_SUBNETS": SUBNET,
-            "PDF_OPS_LOG_GROUP_NAME": self.resources.log_groups[
-                self.resources.task_definition.container.log_group
-            ].name,
             **_without_proxy(),
         }
 

@@ -445,8 +445,8 @@ def test_the_resources_are_as_the_file_defines_them(local_aws: LocalAws) -> None
     environment = local_aws.environment()
     s3, sqs, dynamodb = (local_aws.client(name) for name in ("s3", "sqs", "dynamodb"))
 
-    assert s3.get_bucket_versioning(Bucket=environment["INPUT_S3_BUCKET"])["Status"] == "Enabled"
-    assert "Status" not in s3.get_bucket_versioning(Bucket=environment["OUTPUT_S3_BUCKET"])
+    for name in ("INPUT_S3_BUCKET", "OUTPUT_S3_BUCKET", "MANIFEST_S3_BUCKET"):
+        assert s3.get_bucket_versioning(Bucket=environment[name])["Status"] == "Enabled"
     queue = sqs.get_queue_attributes(QueueUrl=environment["SQS_QUEUE_URL"], AttributeNames=["All"])
     assert queue["Attributes"]["VisibilityTimeout"] == "300"
     assert queue["Attributes"]["ReceiveMessageWaitTimeSeconds"] == "20"
