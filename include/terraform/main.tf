@@ -260,6 +260,7 @@ module "mwaa" {
   webserver_access_mode = var.mwaa.webserver_access_mode
   bundle                = var.mwaa.bundle
   configuration_options = local.configuration_options
+  bucket                = module.buckets.names["mwaa"]
   bucket_arn            = module.buckets.arns["mwaa"]
   policies              = module.permissions.policies
   vpc_id                = local.vpc_id

@@ -148,7 +148,7 @@ variable "worker_environment" {
 }
 
 variable "worker_secrets" {
-  description = "Settings of the worker that are in Secrets Manager: ARN, or ARN:key::, by variable. OCR_PASSWORD is one."
+  description = "Settings of the worker that are in Secrets Manager, encrypted with its own key: ARN, or ARN:key::, by variable. OCR_PASSWORD is one."
   type        = map(string)
   default     = {}
 

@@ -49,6 +49,15 @@ resource "aws_vpc_security_group_egress_rule" "all" {
   tags              = var.tags
 }
 
+# An environment is not created without its folder of DAGs.
+resource "aws_s3_object" "dags" {
+  bucket     = var.bucket
+  key        = "dags/"
+  content    = ""
+  kms_key_id = var.key_arn
+  tags       = var.tags
+}
+
 resource "aws_mwaa_environment" "this" {
   name                  = var.name
   airflow_version       = var.airflow_version
@@ -104,5 +113,5 @@ resource "aws_mwaa_environment" "this" {
   }
 
   # Without its permissions the environment does not come up.
-  depends_on = [aws_iam_role_policy.this]
+  depends_on = [aws_iam_role_policy.this, aws_s3_object.dags]
 }

@@ -42,8 +42,13 @@ variable "configuration_options" {
   type        = map(string)
 }
 
+variable "bucket" {
+  description = "Name of the bucket of the bundle."
+  type        = string
+}
+
 variable "bucket_arn" {
-  description = "Bucket of the bundle."
+  description = "The same bucket."
   type        = string
 }
 
