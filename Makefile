@@ -7,6 +7,8 @@ BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 AWS_CLI_VENV := .venv-aws-cli
 AWS_CLI_READY := $(AWS_CLI_VENV)/.ready
+CHECKOV_VENV := .venv-checkov
+CHECKOV_READY := $(CHECKOV_VENV)/.ready
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
@@ -22,7 +24,7 @@ export PYTHON
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws mwaa \
-	mwaa-publish mwaa-test release lock clean
+	mwaa-publish mwaa-test terraform-test release lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +75,11 @@ mwaa-publish: mwaa ## Bring it into the bucket of an environment (BUCKET=... ENV
 mwaa-test: $(READY) $(AWS_CLI_READY) ## Install the bundle as MWAA does, on Python 3.12 and both versions of Airflow, and run the DAG
 	$(BIN)/pytest tests/mwaa $(MWAA_TEST_ARGS)
 
+terraform-test: $(READY) $(CHECKOV_READY) ## Check include/terraform: format, against the code, permissions against real runs, checkov
+	@command -v terraform >/dev/null || { echo 'terraform is missing: install 1.9 or newer, https://developer.hashicorp.com/terraform/install'; exit 1; }
+	$(BIN)/pytest tests/terraform tests/e2e/test_permissions.py
+	$(CHECKOV_VENV)/bin/checkov --directory include/terraform --framework terraform --skip-download --compact --quiet
+
 release: $(READY) ## Check, set the version, build the bundles, commit and tag (VERSION=1.2.3)
 	@$(BIN)/python scripts/release.py '$(VERSION)'
 
@@ -95,4 +102,8 @@ $(BENCH_READY): locks/bench.txt scripts/setup.sh
 
 $(AWS_CLI_READY): locks/aws-cli.txt scripts/setup.sh
 	@scripts/setup.sh venv $(AWS_CLI_VENV) locks/aws-cli.txt
+	@touch $@
+
+$(CHECKOV_READY): locks/checkov.txt scripts/setup.sh
+	@scripts/setup.sh venv $(CHECKOV_VENV) locks/checkov.txt
 	@touch $@

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from local_aws.bootstrap import create_resources
 from local_aws.ecs_tasks import CONTROL_PATH, IMAGES_VARIABLE, SUBNET, parse_images
+from local_aws.recording import Call, Caller, read_calls
 from local_aws.resources import RESOURCES_FILE, load_resources
-from local_aws.servers import HOST, LocalAwsError, Server, bind, post
+from local_aws.servers import ACCOUNT, HOST, LocalAwsError, Server, bind, post
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +28,6 @@ DEFAULT_DATA = Path(".build/local-aws")
 DEFAULT_PORT = 4566
 DEFAULT_ECS_PORT = 4567
 DEFAULT_REGION = "us-east-1"
-ACCOUNT = "000000000000"
 
 # Not ECS, where ministack without Docker would leave tasks running for ever: see local_aws.ecs_server.
 _MINISTACK_SERVICES = (
@@ -73,6 +73,7 @@ class LocalAws:
         images: What image names run besides the worker's: the beginning of a command line each, to which the
             container's command is added. ``LOCAL_AWS_IMAGES`` does the same.
         resources: The file of resources.
+        is_recorded: Whether ``calls`` tells what was called, by whom.
 
     Raises:
         LocalAwsError: If a port is in use, another one runs in the data folder, or a server does not start.
@@ -87,12 +88,14 @@ class LocalAws:
         region: str = DEFAULT_REGION,
         images: Mapping[str, Sequence[str]] | None = None,
         resources: Path = RESOURCES_FILE,
+        is_recorded: bool = False,
     ) -> None:
         self.data = data.resolve()
         self.region = region
         self.resources = load_resources(resources)
         self._ports = (port, ecs_port)
         self._images = images or {}
+        self._is_recorded = is_recorded
         self._servers: list[Server] = []
         self._cleanup = contextlib.ExitStack()
         self._clients: dict[str, Any] = {}
@@ -124,12 +127,15 @@ class LocalAws:
         self.ecs_endpoint_url = f"http://{HOST}:{ecs_port.getsockname()[1]}"
         images = dict(parse_images(os.environ.get(IMAGES_VARIABLE))) | dict(self._images)
 
+        calls = ["--calls", str(self._calls_file)] if self._is_recorded else []
+        self._calls_file.unlink(missing_ok=True)
+
         data = Server("ministack", self.data / "ministack.log")
         stack.callback(data.stop, _DATA_GRACE_S)
         data.start(
             "local_aws.data_server",
             port,
-            [],
+            calls,
             _ministack_environment(port.getsockname()[1], self.region),
         )
         ecs = Server("the local ECS", self.data / "ecs.log")
@@ -137,9 +143,9 @@ class LocalAws:
         ecs.start(
             "local_aws.ecs_server",
             ecs_port,
-            ["--tasks", str(self.data / "tasks")],
+            ["--tasks", str(self.data / "tasks"), *calls],
             {
-                **self._connection(),
+                **self._connection(Caller.EXECUTION),
                 "MOTO_ACCOUNT_ID": ACCOUNT,
                 IMAGES_VARIABLE: json.dumps({name: list(prefix) for name, prefix in images.items()}),
             },
@@ -160,9 +166,11 @@ class LocalAws:
 
     def environment(self) -> dict[str, str]:
         """The environment variables with which a program uses it, the worker's settings among them."""
+        group = self.resources.log_groups[self.resources.task_definition.container.log_group]
         return {
-            **self._connection(),
+            **self._connection(Caller.CONTROL_PLANE),
             **self._settings,
+            "PDF_OPS_LOG_GROUP_NAME": group.name,
             "PDF_OPS_ECS_CLUSTER": self.resources.cluster.name,
             "PDF_OPS_ECS_TASK_DEFINITION": self.resources.task_definition.family,
             "PDF_OPS_ECS_SUBNETS": SUBNET,
@@ -186,6 +194,14 @@ class LocalAws:
         file = self.data / "tasks" / f"{task.rsplit('/', 1)[-1]}.log"
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
+    @property
+    def _calls_file(self) -> Path:
+        return self.data / "calls.jsonl"
+
+    def calls(self) -> set[Call]:
+        """What has been called so far, if that is recorded."""
+        return read_calls(self._calls_file)
+
     # --- making it do what AWS does only at times ---
 
     def fail_capacity(self, capacity_provider: str, times: int, reason: str | None = None) -> None:
@@ -208,11 +224,11 @@ class LocalAws:
 
     # --- connecting ---
 
-    def _connection(self) -> dict[str, str]:
+    def _connection(self, caller: Caller) -> dict[str, str]:
         return {
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_ENDPOINT_URL_ECS": self.ecs_endpoint_url,
-            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_ACCESS_KEY_ID": caller.value,
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_DEFAULT_REGION": self.region,
             "AWS_REGION": self.region,
@@ -229,7 +245,7 @@ class LocalAws:
         hidden = {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
         session = boto3.session.Session(
             botocore_session=botocore.session.Session(session_vars=hidden),
-            aws_access_key_id="test",
+            aws_access_key_id=Caller.ADMINISTRATOR.value,
             aws_secret_access_key="test",  # noqa: S106 -- no secret
             region_name=self.region,
         )

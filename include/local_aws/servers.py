@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "127.0.0.1"
+# Whose resources they are.
+ACCOUNT = "000000000000"
 # What a server may know of the environment: a person's own AWS settings are not in it.
 PASSED_ENVIRONMENT = (
     "PATH",

@@ -164,8 +164,9 @@ def test_overrides_replace_the_command_and_add_to_the_environment(ecs: Ecs) -> N
     environment = dict(line.split("=", 1) for line in ecs.lines(task))
     assert (environment["A"], environment["B"]) == ("defined", "overridden")
     offered = ecs.aws.environment()
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_ECS", "AWS_ACCESS_KEY_ID", "AWS_REGION"):
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_ECS", "AWS_REGION"):
         assert environment[name] == offered[name]
+    assert environment["AWS_ACCESS_KEY_ID"] == "worker"
     # Nothing else that happens to be set where the local AWS was started.
     assert "PYTEST_VERSION" in os.environ
     assert "PYTEST_VERSION" not in environment
@@ -444,8 +445,8 @@ def test_the_resources_are_as_the_file_defines_them(local_aws: LocalAws) -> None
     environment = local_aws.environment()
     s3, sqs, dynamodb = (local_aws.client(name) for name in ("s3", "sqs", "dynamodb"))
 
-    assert s3.get_bucket_versioning(Bucket=environment["INPUT_S3_BUCKET"])["Status"] == "Enabled"
-    assert "Status" not in s3.get_bucket_versioning(Bucket=environment["OUTPUT_S3_BUCKET"])
+    for name in ("INPUT_S3_BUCKET", "OUTPUT_S3_BUCKET", "MANIFEST_S3_BUCKET"):
+        assert s3.get_bucket_versioning(Bucket=environment[name])["Status"] == "Enabled"
     queue = sqs.get_queue_attributes(QueueUrl=environment["SQS_QUEUE_URL"], AttributeNames=["All"])
     assert queue["Attributes"]["VisibilityTimeout"] == "300"
     assert queue["Attributes"]["ReceiveMessageWaitTimeSeconds"] == "20"

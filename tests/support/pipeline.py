@@ -202,9 +202,12 @@ class Pipeline(World):
         container["image"] = image or container["image"]
         container["command"] = list(command) or container["command"]
         kept = ("requiresCompatibilities", "networkMode", "cpu", "memory", "containerDefinitions")
-        family = f"{self.input}-worker"
-        ecs.register_task_definition(family=family, **{name: definition[name] for name in kept})
-        self._settings["ECS_TASK_DEFINITION"] = family
+        ecs.register_task_definition(family=self.task_family, **{name: definition[name] for name in kept})
+        self._settings["ECS_TASK_DEFINITION"] = self.task_family
+
+    @property
+    def task_family(self) -> str:
+        return f"{self.input}-worker"
 
     def run(self, *, has_logical_date: bool = True, **conf: Any) -> Run:
         """Run the DAG to its end, in a home of its own."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 
+from local_aws.recording import Caller
 from pdf_ops.contract.fingerprint import ReadingConfig
 from pdf_ops.contract.messages import DocumentMessage
 from pdf_ops.contract.runs import Counters, Outcome, RunRecord, run_shards
@@ -116,7 +117,7 @@ class World:
             "DLQ_SQS_QUEUE_URL": self.dlq,
             "DYNAMO_TABLE_NAME": self.state_table,
             "DYNAMO_RUNS_TABLE_NAME": self.runs_table,
-            "LOG_GROUP_NAME": "",
+            "AWS_ACCESS_KEY_ID": Caller.WORKER.value,
             "IDLE_S": "2",
             "BACKOFF_BASE_S": "1",
             "MAX_WORKERS": "1",
