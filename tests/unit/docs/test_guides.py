@@ -96,7 +96,6 @@ def test_the_configuration_of_the_page_about_mwaa_is_formatted():
     assert (formatted.returncode, formatted.stdout) == (0, configuration)
 
 
-@pytest.mark.skipif(not TERRAFORM.exists(), reason="this tree has no include/terraform")
 def test_the_guides_name_only_modules_variables_and_outputs_that_exist():
     variables, outputs, main = (
         (TERRAFORM / f"{name}.tf").read_text(encoding="utf-8") for name in ("variables", "outputs", "main")
