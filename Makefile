@@ -10,6 +10,9 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
 PORT ?= 8080
 DOCS ?= 20000
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE ?= pdf-ops-worker
+LANGUAGES ?= eng
 
 # Airflow must never touch the user's own ~/airflow.
 export AIRFLOW_HOME := $(CURDIR)/.build/airflow-$(AIRFLOW)
@@ -19,7 +22,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws lock clean
+.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws image image-test lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +62,14 @@ bench-pipeline: $(READY) ## Measure the whole pipeline: documents a second, memo
 
 local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
 	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)
+
+image: ## Build the worker's image with docker or podman (LANGUAGES="eng deu", IMAGE=...; the tag is our version)
+	@scripts/engine.sh build --file include/ocr_worker/Dockerfile --tag $(IMAGE):$(VERSION) \
+	  --build-arg LANGUAGES="$(LANGUAGES)" --build-arg VERSION=$(VERSION) \
+	  --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) .
+
+image-test: image $(READY) ## Build the worker's image, run it, and test it; without an engine, one is set up in .build/
+	ENGINE=$$(scripts/engine.sh find) IMAGE=$(IMAGE):$(VERSION) $(BIN)/pytest -s tests/image
 
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
 	@UV="$$(scripts/setup.sh uv)" scripts/lock.sh

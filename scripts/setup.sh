@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh tools                      Tesseract with English and orientation data, and poppler
 #   scripts/setup.sh venv DIR LOCK [--project]  a virtual environment with exactly what LOCK holds (and this project)
+#   scripts/setup.sh apt COMMAND:PACKAGE...     Debian's package for each command that is missing
 #   scripts/setup.sh uv                         print the path of a working uv, installing one in .uv/ if need be
 #
 # PYTHON=... picks the interpreter; otherwise python3.12, python3.11 or python3, whichever runs and is in range.
@@ -59,6 +60,16 @@ apt_install() { # apt_install PACKAGE...
     { quietly "${as_root[@]}" apt-get update && quietly "${as_root[@]}" "${install[@]}"; } ||
     die 'apt could not (above is what it said). Run this, then make again:' \
       "  sudo apt-get update && sudo ${install[*]}"
+}
+
+install_commands() { # install_commands COMMAND:PACKAGE...
+  local pair missing=()
+  for pair in "$@"; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+  done
+  if ((${#missing[@]} == 0)); then return; fi
+  command -v apt-get >/dev/null || die 'apt-get is not here. Missing, by their Debian names:' "  ${missing[*]}"
+  apt_install "${missing[@]}"
 }
 
 install_tools() {
@@ -153,6 +164,7 @@ create_venv() { # create_venv DIR LOCK [--project]
 case ${1:-} in
   tools) install_tools ;;
   venv) create_venv "${@:2}" ;;
+  apt) install_commands "${@:2}" ;;
   uv) find_uv ;;
-  *) die "usage: scripts/setup.sh tools | venv DIR LOCK [--project] | uv" ;;
+  *) die "usage: scripts/setup.sh tools | venv DIR LOCK [--project] | apt COMMAND:PACKAGE... | uv" ;;
 esac
