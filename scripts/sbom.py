@@ -19,7 +19,9 @@ def debian_components(release: str) -> list[dict[str, str]]:
     shown = subprocess.run(["dpkg-query", "-W", "-f", form], capture_output=True, text=True, check=True)
     rows = [line.split("\t") for line in shown.stdout.splitlines()]
     return [
-        component(name, version, f"pkg:deb/debian/{name}@{quote(version, safe='')}?arch={arch}&distro={release}")
+        component(
+            name, version, f"pkg:deb/debian/{name}@{quote(version, safe='')}?arch={arch}&distro={release}"
+        )
         for status, name, version, arch in rows
         if status.startswith("ii")
     ]
@@ -29,7 +31,8 @@ def python_components(venv: Path) -> list[dict[str, str]]:
     """Every distribution below a virtual environment."""
     folders = [str(folder) for folder in venv.glob("lib/python3*/site-packages")]
     found = {
-        (one.name.lower().replace("_", "-"), one.version) for one in importlib.metadata.distributions(path=folders)
+        (one.name.lower().replace("_", "-"), one.version)
+        for one in importlib.metadata.distributions(path=folders)
     }
     return [component(name, version, f"pkg:pypi/{name}@{version}") for name, version in sorted(found)]
 
@@ -55,7 +58,12 @@ def bill_of_materials(venv: Path) -> dict[str, object]:
         "version": 1,
         "metadata": {"component": {"type": "container", "bom-ref": venv.name, "name": venv.name}},
         "components": [
-            {"type": "operating-system", "bom-ref": release, "name": debian["ID"], "version": debian["VERSION_ID"]},
+            {
+                "type": "operating-system",
+                "bom-ref": release,
+                "name": debian["ID"],
+                "version": debian["VERSION_ID"],
+            },
             *debian_components(release),
             *python_components(venv),
         ],

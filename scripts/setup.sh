@@ -48,12 +48,13 @@ missing_tools() {
 }
 
 apt_install() { # apt_install PACKAGE...
-  local install=(apt-get install -y --no-install-recommends "$@") as_root=(env DEBIAN_FRONTEND=noninteractive)
+  local install=(apt-get install -y --no-install-recommends "$@") as_root=(env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1)
   if ((EUID != 0)); then
     sudo -n true 2>/dev/null || die 'not allowed to install packages here. Run this, then make again:' \
       "  sudo apt-get update && sudo ${install[*]}"
     as_root=(sudo -n "${as_root[@]}")
   fi
+  # RUNLEVEL: a service that is installed must not start by itself.
   say "installing $* (apt)"
   # A fresh machine has no package lists, an old one stale lists: fetch new ones only if these do not do.
   quietly "${as_root[@]}" "${install[@]}" 2>/dev/null ||

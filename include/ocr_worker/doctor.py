@@ -174,7 +174,7 @@ def _scratch(settings: WorkerSettings) -> Finding:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        problem = error.strerror
+        problem = error.strerror or str(error)
     else:
         # Also false on a file system that is mounted read-only.
         problem = "" if os.access(folder, os.W_OK | os.X_OK) else "It cannot be written"

@@ -1,12 +1,12 @@
-"""Running our images in tests, with docker or podman: hardened as in a deployment, on this machine's network."""
+"""Running our images in tests, with docker or podman: hardened as deployed, on this machine's network."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import psutil
@@ -23,8 +23,7 @@ class Engine:
 
     def __init__(self, command: str) -> None:
         self.command = command
-        # podman gives a read-only container writable temporary folders unless it is told not to; docker does not.
-        self.is_podman = os.path.basename(command).startswith("podman")  # noqa: PTH119 -- a command, not a path
+        self._is_podman = Path(command).name == "podman"
 
     def call(self, *arguments: str, is_checked: bool = True) -> subprocess.CompletedProcess[str]:
         ran = subprocess.run([self.command, *arguments], capture_output=True, text=True, check=False)
@@ -36,7 +35,8 @@ class Engine:
         return found
 
     def hardening(self) -> list[str]:
-        return [*HARDENED, *(["--read-only-tmpfs=false"] if self.is_podman else [])]
+        # podman, unlike docker, gives a read-only container writable temporary folders unless told not to.
+        return [*HARDENED, *(["--read-only-tmpfs=false"] if self._is_podman else [])]
 
     def run(self, image: str, *command: str, entry_point: str | None = None, **variables: str) -> Any:
         """Run a command to its end; what it printed and its exit code."""
@@ -91,7 +91,9 @@ class Container:
 
     def log(self) -> list[dict[str, Any]]:
         shown = self._engine.call("logs", self._name)
-        return [json.loads(line) for line in (shown.stdout + shown.stderr).splitlines() if line.startswith("{")]
+        return [
+            json.loads(line) for line in (shown.stdout + shown.stderr).splitlines() if line.startswith("{")
+        ]
 
     def wait_for_event(self, event: str, timeout_s: float = 60.0) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
