@@ -22,7 +22,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws image image-test lock clean
+.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws image image-test compose-env compose-images compose-test lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,19 @@ image: ## Build the worker's image with docker or podman (LANGUAGES="eng deu", I
 
 image-test: image $(READY) ## Build the worker's image, run it, and test it; without an engine, one is set up in .build/
 	ENGINE=$$(scripts/engine.sh find) IMAGE=$(IMAGE):$(VERSION) $(BIN)/pytest -s tests/image
+
+compose-env: ## Write .env for docker-compose.yaml, with secrets of your own
+	@scripts/compose-env.sh
+
+compose-images: image ## Build both images of docker-compose.yaml
+	@scripts/engine.sh build --file include/local_airflow/Dockerfile --tag pdf-ops-local:$(VERSION) .
+
+compose-test: compose-images $(READY) ## Bring up what docker-compose.yaml describes, and run the DAG in it
+	@scripts/setup.sh apt redis-server:redis-server setpriv:util-linux pg_ctlcluster:postgresql ip:iproute2
+	@docker compose version >/dev/null 2>&1 || scripts/setup.sh apt docker-compose:docker-compose
+	ENGINE=$$(scripts/engine.sh find) \
+	  COMPOSE="$$(docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)" \
+	  scripts/engine.sh alone $(BIN)/pytest -s tests/compose
 
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
 	@UV="$$(scripts/setup.sh uv)" scripts/lock.sh

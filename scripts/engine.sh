@@ -3,6 +3,7 @@
 #
 #   scripts/engine.sh find                print the command of an engine: docker, podman, or one below .build/
 #   scripts/engine.sh build ARGUMENT...   build an image with it, as `docker build` does
+#   scripts/engine.sh alone COMMAND...    run a command with a network of its own, where the engine below .build/ is used
 #   scripts/engine.sh clean               remove all that the engine below .build/ keeps
 #
 # Where neither docker nor podman runs containers (no daemon, no right to raise limits, no registry in reach), podman
@@ -118,9 +119,17 @@ build() {
   exec "$own" build --format docker --isolation chroot --pull=never "${mounts[@]}" "$@"
 }
 
+# So that services find the ports that they ask for free, whatever else runs here.
+alone() {
+  if [[ $(find_engine) != "$own" ]]; then exec "$@"; fi
+  # shellcheck disable=SC2016 # for the inner shell
+  exec unshare --net sh -c 'ip link set lo up && exec "$@"' sh "$@"
+}
+
 case ${1:-} in
   find) find_engine ;;
   build) build "${@:2}" ;;
+  alone) alone "${@:2}" ;;
   clean) if [[ -x $own ]]; then "$own" rm --all --force >/dev/null; rm -rf "$folder"; fi ;;
-  *) say 'usage: scripts/engine.sh find | build ARGUMENT... | clean'; exit 2 ;;
+  *) say 'usage: scripts/engine.sh find | build ARGUMENT... | alone COMMAND... | clean'; exit 2 ;;
 esac

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 SCRATCH = "/scratch"
 HARDENED = ("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges")
@@ -24,11 +25,33 @@ class Engine:
     def __init__(self, command: str) -> None:
         self.command = command
         self._is_podman = Path(command).name == "podman"
+        # Compose talks to Docker's socket.
+        self.has_compose = Path(command).name == "docker"
 
     def call(self, *arguments: str, is_checked: bool = True) -> subprocess.CompletedProcess[str]:
         ran = subprocess.run([self.command, *arguments], capture_output=True, text=True, check=False)
         assert not is_checked or ran.returncode == 0, f"{arguments}: {ran.stdout}{ran.stderr}"
         return ran
+
+    @contextlib.contextmanager
+    def socket(self, folder: Path) -> Iterator[Path]:
+        """Where it speaks Docker's API: podman is asked to, docker always does."""
+        if not self._is_podman:
+            yield Path("/var/run/docker.sock")
+            return
+        place = folder / "engine.sock"
+        server = subprocess.Popen(
+            [self.command, "system", "service", "--time=0", f"unix://{place}"], stderr=subprocess.DEVNULL
+        )
+        try:
+            deadline = time.monotonic() + 30
+            while not place.exists():
+                assert time.monotonic() < deadline, "podman does not serve its API"
+                time.sleep(0.1)
+            yield place
+        finally:
+            server.terminate()
+            server.wait(30)
 
     def inspect_image(self, image: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.call("image", "inspect", image).stdout)[0]
