@@ -94,8 +94,15 @@ class Services:
         volumes = [f"--volume={self._mount(one)}" for one in definition.get("volumes", [])]
         hardening = self.engine.hardening() if definition.get("read_only") else []
         self.engine.call(
-            *("run", "--detach", f"--name={self.name(service)}", "--network=host", *hosts, *variables),
-            *(*volumes, *hardening, definition["image"], *map(_unescaped, definition["command"])),
+            *("run", "--detach", f"--name={self.name(service)}", f"--hostname={service}", "--network=host"),
+            *(
+                *hosts,
+                *variables,
+                *volumes,
+                *hardening,
+                definition["image"],
+                *map(_unescaped, definition["command"]),
+            ),
         )
 
     def _mount(self, volume: str) -> str:
