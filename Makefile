@@ -69,7 +69,7 @@ image: ## Build the worker's image with docker or podman (LANGUAGES="eng deu", I
 	  --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) .
 
 image-test: image $(READY) ## Build the worker's image, run it, and test it; without an engine, one is set up in .build/
-	ENGINE=$$(scripts/engine.sh find) IMAGE=$(IMAGE):$(VERSION) $(BIN)/pytest -s tests/image
+	@ENGINE=$$(scripts/engine.sh find) IMAGE=$(IMAGE):$(VERSION) $(BIN)/pytest -s tests/image
 
 compose-env: ## Write .env for docker-compose.yaml, with secrets of your own
 	@scripts/compose-env.sh
@@ -78,16 +78,13 @@ compose-images: image ## Build both images of docker-compose.yaml
 	@scripts/engine.sh build --file include/local_airflow/Dockerfile --tag pdf-ops-local:$(VERSION) .
 
 compose-test: compose-images $(READY) ## Bring up what docker-compose.yaml describes, and run the DAG in it
-	@scripts/setup.sh apt redis-server:redis-server setpriv:util-linux pg_ctlcluster:postgresql ip:iproute2
-	@docker compose version >/dev/null 2>&1 || scripts/setup.sh apt docker-compose:docker-compose
-	ENGINE=$$(scripts/engine.sh find) \
-	  COMPOSE="$$(docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)" \
-	  scripts/engine.sh alone $(BIN)/pytest -s tests/compose
+	@scripts/engine.sh alone $(BIN)/pytest -s tests/compose
 
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
 	@UV="$$(scripts/setup.sh uv)" scripts/lock.sh
 
 clean: ## Remove all that make created, the environments included
+	@scripts/engine.sh clean
 	rm -rf .build .uv .venv .venv-* .pytest_cache .ruff_cache .mypy_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

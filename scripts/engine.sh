@@ -3,7 +3,7 @@
 #
 #   scripts/engine.sh find                print the command of an engine: docker, podman, or one below .build/
 #   scripts/engine.sh build ARGUMENT...   build an image with it, as `docker build` does
-#   scripts/engine.sh alone COMMAND...    run a command with a network of its own, where the engine below .build/ is used
+#   scripts/engine.sh alone COMMAND...    run a command that tests docker-compose.yaml, with ENGINE and COMPOSE set
 #   scripts/engine.sh clean               remove all that the engine below .build/ keeps
 #
 # Where neither docker nor podman runs containers (no daemon, no right to raise limits, no registry in reach), podman
@@ -119,9 +119,18 @@ build() {
   exec "$own" build --format docker --isolation chroot --pull=never "${mounts[@]}" "$@"
 }
 
-# So that services find the ports that they ask for free, whatever else runs here.
+# With Docker, compose runs the services. Otherwise they run one by one, two of them from Debian's packages, in a
+# network of their own: there the ports that they ask for are free, whatever else runs here.
 alone() {
-  if [[ $(find_engine) != "$own" ]]; then exec "$@"; fi
+  ENGINE=$(find_engine)
+  COMPOSE='docker compose'
+  if ! docker compose version >/dev/null 2>&1; then
+    scripts/setup.sh apt docker-compose:docker-compose
+    COMPOSE=docker-compose
+  fi
+  export ENGINE COMPOSE
+  if [[ $ENGINE == docker ]]; then exec "$@"; fi
+  scripts/setup.sh apt ip:iproute2 pg_ctlcluster:postgresql redis-server:redis-server
   # shellcheck disable=SC2016 # for the inner shell
   exec unshare --net sh -c 'ip link set lo up && exec "$@"' sh "$@"
 }
