@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,5 +46,7 @@ def stack(compose: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> I
         with compose_up(compose) as stack:
             yield stack
     else:
-        with services_up(engine, compose, tmp_path_factory.mktemp("pdf-ops-compose")) as stack:
+        with services_up(
+            engine, compose, tmp_path_factory.mktemp(f"pdf-ops-{uuid.uuid4().hex[:8]}", numbered=False)
+        ) as stack:
             yield stack

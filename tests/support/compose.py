@@ -243,7 +243,7 @@ def _postgres(service: Mapping[str, Any], folder: Path) -> Iterator[None]:
     """A cluster with the user, password and database that the image would make from the same variables."""
     variables = service["environment"]
     # Its user must reach it, and the path of a socket must be short.
-    data = Path("/tmp") / f"{folder.name}-{os.getpid()}"
+    data = Path("/tmp") / folder.name
     data.mkdir(mode=0o700)
     (password := data / "password").write_text(variables["POSTGRES_PASSWORD"], encoding="utf-8")
     become: list[str] = []
