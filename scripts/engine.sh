@@ -53,6 +53,7 @@ overlay_works() {
 }
 
 make_own() {
+  ((EUID == 0)) || { say 'neither docker nor podman runs containers here, and only root can make up for it'; exit 1; }
   say 'no engine runs containers here; setting up podman below .build/containers'
   scripts/setup.sh apt podman:podman runc:runc debootstrap:debootstrap
   mkdir -p "$folder"

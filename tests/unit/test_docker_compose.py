@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography.fernet import Fernet
 
 from local_airflow.environment import airflow_environment
 from local_aws.bootstrap import worker_settings
@@ -19,12 +21,14 @@ from local_aws.resources import load_resources
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEXT = (REPOSITORY / "docker-compose.yaml").read_text(encoding="utf-8")
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
-EXAMPLE = dict(
-    line.split("=", 1)
-    for line in (REPOSITORY / ".env.example").read_text(encoding="utf-8").splitlines()
-    if line and not line.startswith("#")
-)
 ENDPOINT = "http://local-aws:4566"
+
+
+def variables_in(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#"))
+
+
+EXAMPLE = variables_in((REPOSITORY / ".env.example").read_text(encoding="utf-8"))
 
 
 def local_aws_settings() -> dict[str, str]:
@@ -47,6 +51,23 @@ def test_every_variable_of_the_example_is_explained() -> None:
 
     for before, line in pairwise(lines):
         assert line.startswith("#") or not line or before.startswith("# "), line
+
+
+def test_each_person_gets_secrets_of_their_own_and_keeps_them(tmp_path: Path) -> None:
+    files = [tmp_path / "mine", tmp_path / "yours"]
+    for file in [*files, files[0]]:
+        before = file.read_text(encoding="utf-8") if file.exists() else None
+        subprocess.run(["scripts/compose-env.sh", str(file)], cwd=REPOSITORY, check=True, capture_output=True)
+        assert before in (None, file.read_text(encoding="utf-8"))
+        assert file.stat().st_mode & 0o077 == 0
+    mine, yours = (variables_in(file.read_text(encoding="utf-8")) for file in files)
+
+    assert mine.keys() == yours.keys() == EXAMPLE.keys()
+    assert {name for name in mine if mine[name] != yours[name]} == {
+        name for name, value in EXAMPLE.items() if not value
+    }
+    Fernet(mine["AIRFLOW_FERNET_KEY"])
+    assert mine["POSTGRES_PASSWORD"].isalnum()
 
 
 def test_airflow_is_told_what_the_local_aws_has() -> None:
