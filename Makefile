@@ -14,6 +14,9 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
 PORT ?= 8080
 DOCS ?= 20000
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE ?= pdf-ops-worker
+LANGUAGES ?= eng
 
 # Airflow must never touch the user's own ~/airflow.
 export AIRFLOW_HOME := $(CURDIR)/.build/airflow-$(AIRFLOW)
@@ -23,8 +26,8 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws mwaa \
-	mwaa-publish mwaa-test terraform-test release lock clean
+.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws image image-test \
+	compose-env compose-images compose-test mwaa mwaa-publish mwaa-test terraform-test release lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,13 +83,31 @@ terraform-test: $(READY) $(CHECKOV_READY) ## Check include/terraform: format, ag
 	$(BIN)/pytest tests/terraform tests/e2e/test_permissions.py
 	$(CHECKOV_VENV)/bin/checkov --directory include/terraform --framework terraform --skip-download --compact --quiet
 
+image: ## Build the worker's image with docker or podman (LANGUAGES="eng deu", IMAGE=...; the tag is our version)
+	@scripts/engine.sh build --file include/ocr_worker/Dockerfile --tag $(IMAGE):$(VERSION) \
+	  --build-arg LANGUAGES="$(LANGUAGES)" --build-arg VERSION=$(VERSION) \
+	  --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) .
+
+image-test: image $(READY) ## Build the worker's image, run it, and test it; without an engine, one is set up in .build/
+	@ENGINE=$$(scripts/engine.sh find) IMAGE=$(IMAGE):$(VERSION) $(BIN)/pytest -s tests/image
+
+compose-env: ## Write .env for docker-compose.yaml, with secrets of your own
+	@scripts/compose-env.sh
+
+compose-images: image ## Build both images of docker-compose.yaml
+	@scripts/engine.sh build --file include/local_airflow/Dockerfile --tag pdf-ops-local:$(VERSION) .
+
+compose-test: compose-images $(READY) ## Bring up what docker-compose.yaml describes, and run the DAG in it
+	@scripts/engine.sh alone $(BIN)/pytest -s tests/compose
+
 release: $(READY) ## Check, set the version, build the bundles, commit and tag (VERSION=1.2.3)
-	@$(BIN)/python scripts/release.py '$(VERSION)'
+	@$(BIN)/python scripts/release.py '$(if $(filter command,$(origin VERSION)),$(VERSION))'
 
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
 	@UV="$$(scripts/setup.sh uv)" scripts/lock.sh
 
 clean: ## Remove all that make created, the environments included
+	@scripts/engine.sh clean
 	rm -rf .build .uv .venv .venv-* .pytest_cache .ruff_cache .mypy_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

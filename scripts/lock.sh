@@ -16,6 +16,9 @@ lock() { # lock OUTPUT [uv pip compile arguments...]
   "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
     "${upgrade[@]+"${upgrade[@]}"}" --output-file "$output" "$@" >/dev/null
+  # Name the committed file of constraints in the comments, not the filtered copy of it.
+  sed -i.orig 's|-c .build/constraints|-c include/mwaa/constraints|' "$output"
+  rm "$output.orig"
 }
 
 # The constraints of one Airflow version, as MWAA has them, less the pins that our overrides replace.
@@ -33,9 +36,6 @@ for version in 3.3.1 3.2.1; do
   constraints "$version" >".build/constraints-$version.txt"
   lock "locks/airflow-$version.txt" pyproject.toml --extra airflow --extra worker --group dev \
     --constraint ".build/constraints-$version.txt"
-  # Name the committed file in the comments, not the filtered copy of it.
-  sed -i.orig "s|-c .build/constraints|-c include/mwaa/constraints|" "locks/airflow-$version.txt"
-  rm "locks/airflow-$version.txt.orig"
 done
 # What requirements.txt adds to an MWAA image, for one that reaches no package index: of all that is needed,
 # what the image does not have.
@@ -53,6 +53,8 @@ for version in 3.3.1 3.2.1; do
     --custom-compile-command 'make lock' "${upgrade[@]+"${upgrade[@]}"}" --output-file "$output" \
     "${mwaa[@]}" .build/requirements.txt $left_out >/dev/null
 done
+lock locks/compose.txt pyproject.toml --extra airflow --extra worker --group compose \
+  --constraint .build/constraints-3.3.1.txt
 lock locks/worker.txt pyproject.toml --extra worker
 lock locks/bench.txt --group bench --constraint locks/worker.txt
 lock locks/aws-cli.txt --group aws-cli

@@ -16,11 +16,13 @@ from pathlib import Path
 from mwaa.bundle import AIRFLOW_VERSIONS, BundleError, build, read_version
 
 ROOT = Path(__file__).resolve().parents[1]
-# Each has one line with the version.
+# Where the version is written down.
 VERSIONED = {
     "pyproject.toml": r'^(version = ")[^"]+(")$',
     "plugins/pdf_ops/__init__.py": r'^(__version__ = ")[^"]+(")$',
     "include/ocr_worker/__init__.py": r'^(__version__ = ")[^"]+(")$',
+    ".env.example": r"^(PDF_OPS_VERSION=).+($)",
+    "docker-compose.yaml": r"(\$\{PDF_OPS_VERSION:-)[^}]+(\})",
 }
 NEXT = """
 {version} is committed and tagged, and its bundles are in dist/. What is left can be seen by others:
@@ -83,8 +85,8 @@ def set_version(version: str) -> None:
         text, count = re.subn(
             pattern, rf"\g<1>{version}\g<2>", path.read_text(encoding="utf-8"), flags=re.MULTILINE
         )
-        if count != 1:
-            raise ReleaseError(f"{name} has {count} lines with a version, and should have one")
+        if not count:
+            raise ReleaseError(f"{name} has no line with a version, and should have one")
         path.write_text(text, encoding="utf-8")
 
 

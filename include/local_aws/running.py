@@ -70,6 +70,7 @@ class LocalAws:
         port: Where S3, SQS, DynamoDB, CloudWatch Logs and Secrets Manager are; 0 takes a free one.
         ecs_port: Where ECS is; 0 takes a free one.
         region: The region that it takes itself for.
+        host: What clients call this machine; with another name than this machine's own, others can reach it.
         images: What image names run besides the worker's: the beginning of a command line each, to which the
             container's command is added. ``LOCAL_AWS_IMAGES`` does the same.
         resources: The file of resources.
@@ -86,12 +87,14 @@ class LocalAws:
         port: int = DEFAULT_PORT,
         ecs_port: int = DEFAULT_ECS_PORT,
         region: str = DEFAULT_REGION,
+        host: str = HOST,
         images: Mapping[str, Sequence[str]] | None = None,
         resources: Path = RESOURCES_FILE,
         is_recorded: bool = False,
     ) -> None:
         self.data = data.resolve()
         self.region = region
+        self.host = host
         self.resources = load_resources(resources)
         self._ports = (port, ecs_port)
         self._images = images or {}
@@ -121,10 +124,10 @@ class LocalAws:
     def _start(self, stack: contextlib.ExitStack) -> None:
         self.data.mkdir(parents=True, exist_ok=True)
         _lock(self.data, stack)
-        port = stack.enter_context(bind(self._ports[0], "--port"))
-        ecs_port = stack.enter_context(bind(self._ports[1], "--ecs-port"))
-        self.endpoint_url = f"http://{HOST}:{port.getsockname()[1]}"
-        self.ecs_endpoint_url = f"http://{HOST}:{ecs_port.getsockname()[1]}"
+        port = stack.enter_context(bind(self._ports[0], "--port", self.host))
+        ecs_port = stack.enter_context(bind(self._ports[1], "--ecs-port", self.host))
+        self.endpoint_url = f"http://{self.host}:{port.getsockname()[1]}"
+        self.ecs_endpoint_url = f"http://{self.host}:{ecs_port.getsockname()[1]}"
         images = dict(parse_images(os.environ.get(IMAGES_VARIABLE))) | dict(self._images)
 
         calls = ["--calls", str(self._calls_file)] if self._is_recorded else []
@@ -136,7 +139,7 @@ class LocalAws:
             "local_aws.data_server",
             port,
             calls,
-            _ministack_environment(port.getsockname()[1], self.region),
+            _ministack_environment(self.host, port.getsockname()[1], self.region),
         )
         ecs = Server("the local ECS", self.data / "ecs.log")
         stack.callback(ecs.stop, _ECS_GRACE_S)  # Before the data services: tasks use them to the last.
@@ -174,7 +177,7 @@ class LocalAws:
             "PDF_OPS_ECS_CLUSTER": self.resources.cluster.name,
             "PDF_OPS_ECS_TASK_DEFINITION": self.resources.task_definition.family,
             "PDF_OPS_ECS_SUBNETS": SUBNET,
-            **_without_proxy(),
+            **_without_proxy(self.host),
         }
 
     def client(self, service: str) -> Any:
@@ -273,8 +276,9 @@ def find_running(data: Path) -> Running:
     return running
 
 
-def _ministack_environment(port: int, region: str) -> dict[str, str]:
+def _ministack_environment(host: str, port: int, region: str) -> dict[str, str]:
     return {
+        "MINISTACK_HOST": host,
         "GATEWAY_PORT": str(port),
         "MINISTACK_REGION": region,
         "MINISTACK_ACCOUNT_ID": ACCOUNT,
@@ -298,10 +302,10 @@ def _lock(data: Path, stack: contextlib.ExitStack) -> None:
         ) from None
 
 
-def _without_proxy() -> dict[str, str]:
+def _without_proxy(host: str) -> dict[str, str]:
     """Where a proxy is set for HTTP, the variables that keep it away from this machine's own addresses."""
     if not any(os.environ.get(name) for name in _PROXY_VARIABLES):
         return {}
     hosts = [*filter(None, os.environ.get("NO_PROXY", os.environ.get("no_proxy", "")).split(","))]
-    value = ",".join(dict.fromkeys([*hosts, HOST, "localhost"]))
+    value = ",".join(dict.fromkeys([*hosts, host, HOST, "localhost"]))
     return {"NO_PROXY": value, "no_proxy": value}

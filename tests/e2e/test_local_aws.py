@@ -533,6 +533,23 @@ def test_tasks_end_with_it_even_when_the_server_that_started_them_was_killed(tmp
     assert not psutil.pid_exists(shell)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+@pytest.mark.parametrize(("host", "is_reached"), [("127.0.0.1", False), ("localhost", True)])
+def test_only_one_that_goes_by_a_name_is_reached_from_elsewhere(
+    tmp_path: Path, host: str, is_reached: bool
+) -> None:
+    with LocalAws(tmp_path, port=0, ecs_port=0, host=host) as aws:
+        given = aws.environment()
+        for url in (aws.endpoint_url, aws.ecs_endpoint_url):
+            with socket.socket() as caller:
+                code = caller.connect_ex(("127.0.0.2", int(url.rpartition(":")[2])))
+            assert (code == 0) is is_reached
+
+    assert given["AWS_ENDPOINT_URL"].startswith(f"http://{host}:")
+    assert given["AWS_ENDPOINT_URL_ECS"].startswith(f"http://{host}:")
+    assert given["SQS_QUEUE_URL"].startswith(f"{given['AWS_ENDPOINT_URL']}/")
+
+
 def test_a_port_in_use_is_named_with_the_way_out(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

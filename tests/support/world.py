@@ -105,9 +105,10 @@ class World:
 
     # Working ---------------------------------------------------------------------------------
 
-    def start_worker(self, *flags: str, **settings: object) -> subprocess.Popen[str]:
-        environment = os.environ | self._aws.environment()
-        environment |= {
+    def worker_environment(self, **settings: object) -> dict[str, str]:
+        """What a worker needs to know of this world, wherever it runs."""
+        return {
+            **self._aws.environment(),
             "INPUT_S3_BUCKET": self.input,
             "OUTPUT_S3_BUCKET": f"s3://{self.output}/",
             "MANIFEST_S3_BUCKET": self.output,
@@ -121,11 +122,13 @@ class World:
             "IDLE_S": "2",
             "BACKOFF_BASE_S": "1",
             "MAX_WORKERS": "1",
+            **{name: str(value) for name, value in settings.items()},
         }
-        environment |= {name: str(value) for name, value in settings.items()}
+
+    def start_worker(self, *flags: str, **settings: object) -> subprocess.Popen[str]:
         worker = subprocess.Popen(
             [sys.executable, "-m", "ocr_worker", "run", *flags],
-            env=environment,
+            env=os.environ | self.worker_environment(**settings),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -102,5 +102,12 @@ def test_the_deployed_container_can_write_to_its_scratch_volume_alone(container)
     ]
 
 
+def test_the_deployed_container_runs_as_the_images_user_and_is_asked_for_its_health(container) -> None:
+    dockerfile = (RESOURCES_FILE.parent / "ocr_worker" / "Dockerfile").read_text(encoding="utf-8")
+
+    assert f"USER {container['user']}" in dockerfile
+    assert json.dumps(container["healthCheck"]["command"][1:]) in dockerfile
+
+
 def test_secrets_reach_the_container_by_reference(container) -> None:
     assert container["secrets"] == [{"name": "OCR_PASSWORD", "valueFrom": "arn:aws:secret"}]

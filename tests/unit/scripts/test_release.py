@@ -39,7 +39,13 @@ class Clone:
         self.folder = folder
         for name in ("plugins", "dags", "locks", "scripts", "include/mwaa", "include/ocr_worker"):
             shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pyproject.toml", "requirements.txt", ".gitignore"):
+        for name in (
+            "pyproject.toml",
+            "requirements.txt",
+            ".gitignore",
+            ".env.example",
+            "docker-compose.yaml",
+        ):
             shutil.copy(REPOSITORY / name, folder)
         (folder / "CHANGELOG.md").write_text(CHANGELOG)
         self.git("init", "--quiet")
@@ -84,6 +90,10 @@ def test_a_release_sets_the_version_everywhere_builds_the_bundles_commits_and_ta
     assert "The one before" not in clone.git("tag", "--list", "--format=%(contents)", "v9.1.0")
     for name in ("plugins/pdf_ops/__init__.py", "include/ocr_worker/__init__.py"):
         assert '__version__ = "9.1.0"' in (clone.folder / name).read_text()
+    assert "PDF_OPS_VERSION=9.1.0\n" in (clone.folder / ".env.example").read_text()
+    assert set(
+        re.findall(r"PDF_OPS_VERSION:-([^}]+)", (clone.folder / "docker-compose.yaml").read_text())
+    ) == {"9.1.0"}
     for airflow in ("3.2.1", "3.3.1"):
         bundle = clone.folder / "dist" / f"mwaa-9.1.0-airflow-{airflow}"
         manifest = json.loads((bundle / "manifest.json").read_text())

@@ -27,11 +27,14 @@ locals {
     stopTimeout            = var.container.stop_timeout_s
     readonlyRootFilesystem = true
     privileged             = false
+    user                   = "10001:10001"
     linuxParameters        = { capabilities = { drop = ["ALL"] } }
     ulimits                = [{ name = "nofile", softLimit = var.container.open_files, hardLimit = var.container.open_files }]
     mountPoints            = [{ sourceVolume = var.scratch_volume, containerPath = var.container.scratch_path, readOnly = false }]
     environment            = [for name, value in local.environment : { name = name, value = value }]
     secrets                = [for name, arn in var.secrets : { name = name, valueFrom = arn }]
+    # ECS does not look at the image's own.
+    healthCheck = { command = ["CMD", "ocr-worker", "doctor", "--quick"], interval = 30, timeout = 10, retries = 3, startPeriod = 60 }
     logConfiguration = {
       logDriver = "awslogs"
       options = {
