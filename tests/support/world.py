@@ -104,7 +104,7 @@ class World:
 
     # Working ---------------------------------------------------------------------------------
 
-    def start_worker(self, **settings: object) -> subprocess.Popen[str]:
+    def worker_environment(self, **settings: object) -> dict[str, str]:
         environment = os.environ | self._aws.environment()
         environment |= {
             "INPUT_S3_BUCKET": self.input,
@@ -121,10 +121,12 @@ class World:
             "BACKOFF_BASE_S": "1",
             "MAX_WORKERS": "1",
         }
-        environment |= {name: str(value) for name, value in settings.items()}
+        return environment | {name: str(value) for name, value in settings.items()}
+
+    def start_worker(self, **settings: object) -> subprocess.Popen[str]:
         worker = subprocess.Popen(
             [sys.executable, "-m", "ocr_worker", "run"],
-            env=environment,
+            env=self.worker_environment(**settings),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -162,22 +164,33 @@ class World:
         return DocumentState.from_item(found) if found is not None else None
 
     def _items(self, run_id: str, prefix: str) -> list[dict[str, Any]]:
-        items = []
-        for shard in run_shards(run_id):
-            items += self.dynamodb.query(
+        pages = self.dynamodb.get_paginator("query")
+        return [
+            item
+            for shard in run_shards(run_id)
+            for page in pages.paginate(
                 TableName=self.runs_table,
                 KeyConditionExpression="run_shard = :shard AND begins_with(part, :prefix)",
                 ExpressionAttributeValues={":shard": {"S": shard}, ":prefix": {"S": prefix}},
-            )["Items"]
-        return items
+            )
+            for item in page["Items"]
+        ]
 
     def counters(self, run_id: str) -> Counters:
         found = (Counters.from_item(item) for item in self._items(run_id, "worker#"))
         return sum(found, Counters())
 
-    def outcomes(self, run_id: str) -> dict[str, str]:
+    def outcome_items(self, run_id: str) -> dict[str, Outcome]:
         found = [Outcome.from_item(item) for item in self._items(run_id, "document#")]
-        return {outcome.s3_key: outcome.status.value for outcome in found}
+        return {outcome.s3_key: outcome for outcome in found}
+
+    def outcomes(self, run_id: str) -> dict[str, str]:
+        return {key: outcome.status.value for key, outcome in self.outcome_items(run_id).items()}
+
+    def states(self) -> dict[str, DocumentState]:
+        pages = self.dynamodb.get_paginator("scan").paginate(TableName=self.state_table)
+        found = [DocumentState.from_item(item) for page in pages for item in page["Items"]]
+        return {state.s3_key: state for state in found}
 
     def _tables(self, prefix: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
