@@ -218,7 +218,8 @@ class DocumentWork:
         if isinstance(claimed, HeldElsewhere):
             # Less and less often: the queue gives up on a message that comes too many times.
             look_again_s = LOOK_AGAIN_S * 2 ** min(job.message.receive_count - 1, 10)
-            seconds = min(claimed.remaining_s, look_again_s) + random.uniform(0, 2)  # noqa: S311
+            most_s = min(look_again_s, self._settings.lease_s)
+            seconds = min(claimed.remaining_s, most_s) + random.uniform(0, 2)  # noqa: S311
             raise PutOffError(seconds, "another worker has it")
         if isinstance(claimed, AlreadyRead):
             await self._already_read(job, order, claimed.state)

@@ -171,7 +171,7 @@ class Service:
             idle_left_s = self._settings.idle_s - (time.monotonic() - last_seen)
             # Not longer than the worker may idle: else it would notice late that all is done.
             patience_s = LONG_POLL_S if is_forever else self._settings.idle_s if self._jobs else idle_left_s
-            wait_s = max(0, min(LONG_POLL_S, round(patience_s)))
+            wait_s = max(1, min(LONG_POLL_S, round(patience_s)))
             self._receiving = asyncio.ensure_future(self._queue.receive(room, wait_s))
             try:
                 messages = await self._first_of(self._receiving)

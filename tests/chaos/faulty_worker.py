@@ -14,12 +14,12 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import psutil
+from tests.chaos.plan import PLAN_VARIABLE, Action, StepFault, WorkerPlan
 
 from ocr_worker.faults import Step
 from ocr_worker.options import load
 from ocr_worker.service import serve
 from ocr_worker.settings import ServiceSettings
-from tests.chaos.plan import PLAN_VARIABLE, Action, StepFault, WorkerPlan
 
 
 class ChaosError(Exception):
@@ -46,7 +46,7 @@ class PlannedFaults:
                 _say("chaos.fault", fault=str(fault))
                 await self._act(fault)
 
-    async def _act(self, fault: StepFault) -> None:  # noqa: C901
+    async def _act(self, fault: StepFault) -> None:
         match fault.action:
             case Action.KILL:
                 os.kill(os.getpid(), signal.SIGKILL)

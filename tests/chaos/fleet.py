@@ -128,11 +128,15 @@ class Fleet:
 
     def clear_away(self) -> list[Worker]:
         """Note what workers that have ended left on their disks, and take the disks; gives who they are."""
-        ended = [worker for worker in self.workers if not worker.is_gone and worker.process.poll() is not None]
+        ended = [
+            worker for worker in self.workers if not worker.is_gone and worker.process.poll() is not None
+        ]
         for worker in ended:
             worker.is_gone = True
             if worker.process.returncode != -signal.SIGKILL:  # Else it could not clear away itself.
-                worker.leftovers = [str(path.relative_to(worker.scratch)) for path in worker.scratch.rglob("*")]
+                worker.leftovers = [
+                    str(path.relative_to(worker.scratch)) for path in worker.scratch.rglob("*")
+                ]
             if worker.is_small:
                 _unmount(worker.scratch)
             shutil.rmtree(worker.scratch, ignore_errors=True)

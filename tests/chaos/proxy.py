@@ -100,7 +100,9 @@ class Proxy:
         call = _call_of(request)
         trouble = self.decide(call)
         match trouble:
-            case Trouble.THROTTLED | Trouble.ERROR_500 | Trouble.ERROR_503 | Trouble.DENIED | Trouble.CONFLICT:
+            case (
+                Trouble.THROTTLED | Trouble.ERROR_500 | Trouble.ERROR_503 | Trouble.DENIED | Trouble.CONFLICT
+            ):
                 return _refusal(call, trouble)
             case Trouble.RESET | Trouble.HANGS:
                 if trouble is Trouble.HANGS:

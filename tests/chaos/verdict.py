@@ -246,5 +246,5 @@ def _check_fleet(verdict: Verdict, accounts: Accounts, fleet: Fleet, most_wasted
     verdict.pages_wasted = verdict.pages_read - len(accounts.pages)
     if verdict.pages_wasted > most_wasted * max(1, len(accounts.pages)):
         verdict.problems.append(
-            f"{verdict.pages_wasted} pages were read in vain, more than {most_wasted:.0%} of {len(accounts.pages)}"
+            f"{verdict.pages_wasted} pages were read in vain, more than {most_wasted:.0%} of those there are"
         )

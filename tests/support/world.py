@@ -192,13 +192,14 @@ class World:
         found = [DocumentState.from_item(item) for page in pages for item in page["Items"]]
         return {state.s3_key: state for state in found}
 
+    def rows_of(self, key: str) -> list[dict[str, Any]]:
+        """The rows of a Parquet file in the output bucket."""
+        body = self.s3.get_object(Bucket=self.output, Key=key)["Body"].read()
+        return list(pq.read_table(io.BytesIO(body)).to_pylist())
+
     def _tables(self, prefix: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
         listed = self.s3.list_objects_v2(Bucket=self.output, Prefix=prefix).get("Contents", [])
-        for key in sorted(item["Key"] for item in listed):
-            body = self.s3.get_object(Bucket=self.output, Key=key)["Body"].read()
-            rows += pq.read_table(io.BytesIO(body)).to_pylist()
-        return rows
+        return [row for key in sorted(item["Key"] for item in listed) for row in self.rows_of(key)]
 
     def pages(self) -> list[dict[str, Any]]:
         return self._tables("pages/by_document/")
