@@ -321,7 +321,9 @@ class Service:
 
     async def _come_back(self, message: Message) -> None:
         """Whoever has the document now closes it; this message of it is deleted when that is done."""
-        await self._put_off(message, min(LOOK_AGAIN_S, self._settings.lease_s))
+        seconds = min(LOOK_AGAIN_S, self._settings.lease_s)
+        self._events.emit("message.put_off", seconds=seconds, reason="another worker has taken it over")
+        await self._put_off(message, seconds)
 
     async def _let_go(self, job: Job) -> None:
         """Give up a lease if that can be done: a worker that lives on must not look like one that died."""

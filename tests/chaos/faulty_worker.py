@@ -12,6 +12,8 @@ import signal
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import psutil
 from tests.chaos.plan import PLAN_VARIABLE, Action, StepFault, WorkerPlan
@@ -46,7 +48,8 @@ class PlannedFaults:
                 _say("chaos.fault", fault=str(fault))
                 await self._act(fault)
 
-    async def _act(self, fault: StepFault) -> None:
+    async def _act(self, fault: StepFault) -> None:  # noqa: C901 -- one case each
+        began = time.monotonic()
         match fault.action:
             case Action.KILL:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -58,13 +61,20 @@ class PlannedFaults:
             case Action.OUTAGE:
                 raise ConnectionResetError(str(fault))
             case Action.SLOW:
-                await asyncio.sleep(self._plan.pause_s)
+                while not self._is_pause_over(began):  # noqa: ASYNC110 -- another process ends it
+                    await asyncio.sleep(0.05)
             case Action.FREEZE:
-                time.sleep(self._plan.pause_s)  # noqa: ASYNC251 -- the heart is to stop
+                while not self._is_pause_over(began):
+                    time.sleep(0.05)  # noqa: ASYNC251 -- the heart is to stop
             case Action.OVERWRITE:
                 await asyncio.to_thread(_overwrite, fault.about, self._plan.overwrite_with)
             case Action.DELETE:
                 await asyncio.to_thread(_delete, fault.about)
+
+    def _is_pause_over(self, began: float) -> bool:
+        if self._plan.pause_until:
+            return Path(self._plan.pause_until).exists()
+        return time.monotonic() - began > self._plan.pause_s
 
 
 def _kill_page_process() -> None:
@@ -74,7 +84,7 @@ def _kill_page_process() -> None:
             return
 
 
-def _s3() -> tuple[object, str]:
+def _s3() -> tuple[Any, str]:
     import boto3
 
     return boto3.client("s3"), os.environ["INPUT_S3_BUCKET"]
@@ -82,8 +92,7 @@ def _s3() -> tuple[object, str]:
 
 def _overwrite(key: str, path: str) -> None:
     client, bucket = _s3()
-    with open(path, "rb") as body:  # noqa: PTH123
-        client.put_object(Bucket=bucket, Key=key, Body=body.read())
+    client.put_object(Bucket=bucket, Key=key, Body=Path(path).read_bytes())
 
 
 def _delete(key: str) -> None:

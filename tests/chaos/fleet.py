@@ -90,8 +90,8 @@ class Fleet:
     def living(self) -> list[Worker]:
         return [worker for worker in self.workers if worker.process.poll() is None]
 
-    def start(self, plan: WorkerPlan, *, disk_bytes: int | None = None) -> Worker:
-        """Start a worker, on a disk of a size if one is given."""
+    def start(self, plan: WorkerPlan, *, disk_bytes: int | None = None, **settings: object) -> Worker:
+        """Start a worker, on a disk of a size if one is given, and with settings of its own."""
         name = f"w{len(self.workers):02d}"
         scratch, log = self._folder / name, self._folder / f"{name}.log"
         scratch.mkdir()
@@ -100,7 +100,7 @@ class Fleet:
                 ["mount", "-t", "tmpfs", "-o", f"size={disk_bytes}", "tmpfs", scratch], check=True, timeout=10
             )
         environment = self._world.worker_environment(
-            **self._settings,
+            **{**self._settings, **settings},
             AWS_ENDPOINT_URL=self._endpoint,
             AWS_SDK_UA_APP_ID=name,
             WORKER_ID=f"{self.mark}-{name}",

@@ -51,11 +51,20 @@ class StepFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlan:
-    """All that goes wrong in a worker."""
+    """All that goes wrong in a worker.
+
+    Attributes:
+        faults: What happens after which step.
+        skew_s: How far its clock is ahead.
+        pause_s: How long it is slow or frozen: longer than lease and visibility.
+        pause_until: A file whose appearance ends a pause instead.
+        overwrite_with: The file that an object is overwritten with.
+    """
 
     faults: tuple[StepFault, ...] = ()
     skew_s: float = 0.0
     pause_s: float = 7.0
+    pause_until: str = ""
     overwrite_with: str = ""
 
     def to_json(self) -> str:

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tests.chaos import corpus
-from tests.chaos.control import Control
-from tests.chaos.fleet import Fleet
 from tests.chaos.plan import BETWEEN_STEPS, Action, StepFault, WorkerPlan
-from tests.chaos.proxy import Call, Proxy, Trouble
-from tests.chaos.verdict import Accounts, Verdict, judge
-from tests.support.world import World
+from tests.chaos.proxy import Call, Trouble
+from tests.chaos.scene import Scene
 
 from ocr_worker.faults import Step
 from pdf_ops.exceptions import EnqueueError
@@ -26,6 +23,11 @@ from pdf_ops.exceptions import EnqueueError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.chaos.control import Control
+    from tests.chaos.fleet import Fleet
+    from tests.chaos.verdict import Verdict
+    from tests.support.world import World
 
     from local_aws import LocalAws
 
@@ -123,35 +125,26 @@ class Storm:
     seed: int
     documents: int
     folder: Path
+    step_faults: int = STEP_FAULTS
     has_small_disk: bool = True
     timeline: Timeline = field(default_factory=Timeline)
 
     def run(self) -> Verdict:
         rng = random.Random(self.seed)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            world = stack.enter_context(World(self.aws))
-            outside = stack.enter_context(Proxy(self.aws.endpoint_url))
-            inside = stack.enter_context(Proxy(self.aws.endpoint_url))
-            control = Control(world, self.aws.environment(), inside.url, f"chaos__{self.seed}")
-            stack.enter_context(control.in_force())
+        documents = corpus.make_documents(rng, self.documents, self.folder)
+        with Scene(self.aws, self.folder, documents, name=str(self.seed)) as scene:
             refusals = Refusals()
-            inside.decide = refusals.decide
-            fleet = Fleet(world, self.folder, outside.url)
-            stack.callback(fleet.stop, 5.0)
-
-            found = corpus.make_documents(rng, self.documents, self.folder)
-            for document in found:
-                world.put(document.key, document.body)
-            self._enqueue(control, refusals, rng)
+            scene.control_aws.decide = refusals.decide
+            self._enqueue(scene.control, refusals, rng)
             weather = Weather(rng)
-            outside.decide = weather.decide
-            self._read(world, control, fleet, rng)
+            scene.workers_aws.decide = weather.decide
+            self._read(scene, rng)
             weather.is_over = True
-            fleet.stop()
-            self.timeline.note(f"the fleet has ended, {len(fleet.workers)} workers in all")
+            scene.fleet.stop()
+            self.timeline.note(f"the fleet has ended, {len(scene.fleet.workers)} workers in all")
             self.timeline.note(f"{weather.struck} calls to AWS went wrong")
-            return self._conclude(world, control, fleet, refusals, found)
+            return self._conclude(scene, refusals)
 
     def _enqueue(self, control: Control, refusals: Refusals, rng: random.Random) -> None:
         sent = control.list()
@@ -172,8 +165,9 @@ class Storm:
         else:
             raise AssertionError(f"{task} was to die half way and did not")
 
-    def _read(self, world: World, control: Control, fleet: Fleet, rng: random.Random) -> None:
+    def _read(self, scene: Scene, rng: random.Random) -> None:
         """Keep a fleet up until every document has an outcome and no message is left."""
+        world, control, fleet = scene.world, scene.control, scene.fleet
         plans = self._plans(rng)
         happenings = self._happenings(fleet, rng)
         last_look, last_progress, counted = 0.0, time.monotonic(), -1
@@ -191,7 +185,8 @@ class Storm:
                 finished = world.counters(control.run_id).documents
                 if finished > counted:
                     counted, last_progress = finished, now
-                while happenings and finished >= happenings[0][0] * self.documents:
+                is_up = len(fleet.living) >= FLEET_SIZE
+                if happenings and is_up and finished >= happenings[0][0] * self.documents:
                     happenings.pop(0)[1]()
                 left = world.messages_left()
                 if is_counted and not left and not happenings:
@@ -222,7 +217,7 @@ class Storm:
         rng.shuffle(every)
         return [
             self._plan(StepFault(action=action, step=step, nth=_nth(rng, step)))
-            for action, step in every[:STEP_FAULTS]
+            for action, step in every[: self.step_faults]
         ]
 
     def _happenings(self, fleet: Fleet, rng: random.Random) -> list[tuple[float, Any]]:
@@ -253,44 +248,22 @@ class Storm:
         shares = sorted(rng.uniform(0.05, 0.85) for _ in found)
         return list(zip(shares, found, strict=True))
 
-    def _conclude(
-        self,
-        world: World,
-        control: Control,
-        fleet: Fleet,
-        refusals: Refusals,
-        documents: list[corpus.Document],
-    ) -> Verdict:
-        messages_left = world.messages_left()
-        removed = self._lose_manifest_parts(world, control)
+    def _conclude(self, scene: Scene, refusals: Refusals) -> Verdict:
+        """Merge and report, each of which dies half way first."""
+        removed = self._lose_manifest_parts(scene.world, scene.control)
         refusals.after("PUT", 1)
         with self._is_to_fail("merge", *_client_errors()):
-            control.merge()
+            scene.control.merge()
         refusals.never()
-        merged = control.merge()
-        self.timeline.note(
-            f"merge retried: {merged['repeated']} lines repeated, {merged['repaired']} rebuilt"
-        )
-        try:
-            reconciliation = control.reconcile()
-        except Exception as error:  # noqa: BLE001 -- it is the verdict
-            reconciliation = {"equation": str(error)}
+        verdict = scene.conclude(most_wasted=MOST_WASTED, lines_removed=removed)
+        self.timeline.note("merge retried, reconciled")
         refusals.after("PUT", 1)
         with self._is_to_fail("report", *_client_errors()):
-            control.report()
+            scene.control.report()
         refusals.never()
-        control.report()
+        scene.control.report()
         self.timeline.note("report retried")
-        return judge(
-            Accounts(world, control),
-            documents,
-            reconciliation=reconciliation,
-            merged=merged,
-            fleet=fleet,
-            messages_left=messages_left,
-            lines_removed=removed,
-            most_wasted=MOST_WASTED,
-        )
+        return verdict
 
     def _lose_manifest_parts(self, world: World, control: Control) -> int:
         """Remove every part that names one of the documents; gives how many have no line then."""
