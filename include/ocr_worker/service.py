@@ -380,6 +380,10 @@ async def serve(
     settings = replace(settings, worker_id=worker_id)
     events = Events(worker_id)
     loop = asyncio.get_running_loop()
+    # From here on: what is told while the page processes start is not lost, nor are files left behind.
+    told: list[str] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.append, signal.Signals(number).name)
     with tempfile.TemporaryDirectory(prefix="ocr-worker-", dir=settings.scratch_dir) as folder:
         async with (
             open_clients(settings.region) as clients,
@@ -389,4 +393,6 @@ async def serve(
             service = Service(settings, clients, pool, Path(folder), events, faults=faults)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, service.stop, signal.Signals(number).name)
+            if told:
+                service.stop(told[0])
             return await service.run(is_forever=is_forever)

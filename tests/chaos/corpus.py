@@ -17,7 +17,8 @@ DELETED = "victims/deleted.pdf"
 LONG = "victims/long.pdf"
 
 OK = ("done",)
-PARTIAL = ("partial BOMB/pixels",)
+# What is told of a page is how it failed first: that may be a page process that was killed.
+PARTIAL = ("partial BOMB/pixels", "partial OOM/page")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
