@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,8 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="so many storms, the seeds counted up")
     parser.add_argument("--documents", type=int, default=300, help="how many documents there are")
     options = parser.parse_args()
+    # So that workers and servers are ended then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     # Before Airflow is imported, which reads it then.
     os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "CRITICAL")
     from tests.chaos.storm import Storm
@@ -41,7 +44,9 @@ def main() -> int:
                 f"  {verdict.page_rows} page rows; {verdict.pages_wasted} pages read in vain "
                 f"({verdict.pages_wasted / max(1, verdict.page_rows):.0%}); "
                 f"{verdict.lines_repeated} manifest lines repeated, {verdict.lines_rebuilt} rebuilt; "
-                f"{elapsed_s:.0f} s",
+                f"{elapsed_s:.0f} s\n"
+                f"  {storm.workers} workers, {storm.faults_struck} faults between steps, "
+                f"{storm.calls_struck} calls to AWS that went wrong",
                 flush=True,
             )
             for problem in verdict.problems:
