@@ -230,11 +230,22 @@ class Settings:
     )
     max_workers: Annotated[int, Option("Most workers of one run.", minimum=1, maximum=1_000)] = 20
     documents_per_worker: Annotated[
-        int, Option("Documents that justify another worker.", minimum=1, maximum=10_000_000)
+        int,
+        Option(
+            "Documents that justify another worker, before a run has shown how fast they are.",
+            minimum=1,
+            maximum=10_000_000,
+        ),
     ] = 2_000
-    megabytes_per_worker: Annotated[
-        int, Option("Megabytes that justify another worker.", minimum=1, maximum=10_000_000)
-    ] = 2_000
+    megabytes_per_worker: Annotated[int, Option("Megabytes that do.", minimum=1, maximum=10_000_000)] = 2_000
+    target_minutes: Annotated[
+        float,
+        Option(
+            "Minutes that a run should take, once one has shown how fast workers are.",
+            minimum=1,
+            maximum=10_080,
+        ),
+    ] = 30.0
     failure_threshold: Annotated[
         float, Option("Share of failed documents that ends a run.", minimum=0, maximum=1)
     ] = 0.5
@@ -247,6 +258,13 @@ class Settings:
     stall_timeout_s: Annotated[
         float, Option("Seconds without a finished document after which a run is stalled.", minimum=1)
     ] = 3_600.0
+    fleet_timeout_s: Annotated[
+        float,
+        Option(
+            "The same when none of the run's workers is up any more; longer than a failed task's next try.",
+            minimum=1,
+        ),
+    ] = 600.0
     run_timeout_h: Annotated[float, Option("Hours that a run may take.", minimum=0.01, maximum=720)] = 72.0
     retries: Annotated[int, Option("How often a failed task is tried again.", minimum=0, maximum=20)] = 2
     retry_delay_s: Annotated[

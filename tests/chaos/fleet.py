@@ -99,7 +99,7 @@ class Fleet:
             subprocess.run(
                 ["mount", "-t", "tmpfs", "-o", f"size={disk_bytes}", "tmpfs", scratch], check=True, timeout=10
             )
-        environment = self._world.worker_environment(
+        environment = os.environ | self._world.worker_environment(
             **{**self._settings, **settings},
             AWS_ENDPOINT_URL=self._endpoint,
             AWS_SDK_UA_APP_ID=name,

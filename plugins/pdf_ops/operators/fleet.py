@@ -27,10 +27,13 @@ from pdf_ops.exceptions import (
     WorkerCrashedError,
 )
 from pdf_ops.hooks.clients import aws_client, is_throttled
+from pdf_ops.hooks.ecs import fleet_tasks, started_by_of, tasks_up
+from pdf_ops.operators.run_outputs import RunOutputsOperator
+from pdf_ops.pace import Pace
 from pdf_ops.settings import Capacity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
@@ -38,8 +41,6 @@ AUTO = "auto"
 STOP_REASON = "pdf_ops: the run has ended"
 WORKER_VARIABLE = "WORKER_ID"
 RUN_VARIABLE = "RUN_ID"
-_STARTED_BY_CHARS = 36
-_DESCRIBED_AT_ONCE = 100
 _PROVIDERS = {Capacity.SPOT: "FARGATE_SPOT", Capacity.ON_DEMAND: "FARGATE"}
 _NO_CAPACITY = re.compile(
     r"capacity is unavailable|RESOURCE:|no container instances|limit on the number", re.IGNORECASE
@@ -49,11 +50,6 @@ _SIGNALLED = (137, 143)
 # The number of replacements lives in the worker's id: under `airflow dags test` nothing else that a
 # deferred task could remember survives.
 _ATTEMPTS_PER_TRY = 10
-
-
-def started_by_of(run_id: str) -> str:
-    """The mark that all workers of a run carry in ECS, so that they can be found and stopped."""
-    return "pdf_ops-" + hashlib.sha256(run_id.encode()).hexdigest()[: _STARTED_BY_CHARS - 8]
 
 
 def worker_id_of(run_id: str, index: int, attempt: int) -> str:
@@ -81,11 +77,14 @@ def size_fleet(
     max_workers: int,
     documents_per_worker: int,
     bytes_per_worker: int,
+    pace: Pace | None = None,
+    target_s: float = 1_800.0,
 ) -> FleetSize:
     """Say how many workers a run gets.
 
     As many as its documents or its bytes justify, whichever asks for more: many small documents cost
-    round trips, and large ones pages. Never more than the limit, nor than there are documents.
+    round trips, and large ones pages. Where an earlier run shows how fast a worker is, so many that the
+    run takes about ``target_s``. Never more than the limit, nor than there are documents.
 
     Raises:
         FleetError: If the number that was asked for is none.
@@ -99,6 +98,15 @@ def size_fleet(
             raise FleetError(f"workers: {workers!r:.20} is none; accepted: {AUTO}, or a number from 1")
         given = min(int(asked), most)
         return FleetSize(given, f"{asked} asked for, at most {most}")
+    if pace is not None:
+        work_s = pace.worker_s_for(documents, size_bytes)
+        wanted = max(1, math.ceil(work_s / target_s))
+        return FleetSize(
+            min(most, wanted),
+            f"{documents:,} documents of {size_bytes / 1e6:,.0f} MB would take one worker "
+            f"{work_s / 60:,.0f} minutes at the pace of {pace.run_id}, and should take {target_s / 60:,.0f}: "
+            f"that asks for {wanted}; at most {most}",
+        )
     by_documents = math.ceil(documents / documents_per_worker)
     by_bytes = math.ceil(size_bytes / bytes_per_worker)
     count = max(1, min(most, max(by_documents, by_bytes)))
@@ -110,22 +118,27 @@ def size_fleet(
     )
 
 
-class PlanFleetOperator(BaseOperator):
+class PlanFleetOperator(RunOutputsOperator):
     """Say how many workers the run gets; returns their indices, for the fleet to be mapped over.
+
+    The arguments of :class:`~pdf_ops.operators.run_outputs.RunOutputsOperator`, and:
 
     :param listing: The listing's summary.
     :param workers: ``auto``, or how many.
     :param max_workers: The most there may be.
-    :param documents_per_worker: Documents that justify another worker.
-    :param megabytes_per_worker: Megabytes that justify another worker.
+    :param documents_per_worker: Documents that justify another worker, before any run shows their pace.
+    :param megabytes_per_worker: Megabytes that do.
+    :param target_minutes: How long a run should take.
     """
 
     template_fields: Sequence[str] = (
+        *RunOutputsOperator.template_fields,
         "listing",
         "workers",
         "max_workers",
         "documents_per_worker",
         "megabytes_per_worker",
+        "target_minutes",
     )
     ui_color = "#fde8c8"
 
@@ -137,6 +150,7 @@ class PlanFleetOperator(BaseOperator):
         max_workers: int | str = 20,
         documents_per_worker: int | str = 2_000,
         megabytes_per_worker: int | str = 2_000,
+        target_minutes: float | str = 30.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -145,6 +159,7 @@ class PlanFleetOperator(BaseOperator):
         self.max_workers = max_workers
         self.documents_per_worker = documents_per_worker
         self.megabytes_per_worker = megabytes_per_worker
+        self.target_minutes = target_minutes
 
     def execute(self, context: Context) -> list[int]:
         """Size the fleet."""
@@ -158,9 +173,15 @@ class PlanFleetOperator(BaseOperator):
             max_workers=int(self.max_workers),
             documents_per_worker=int(self.documents_per_worker),
             bytes_per_worker=int(self.megabytes_per_worker) * 1_000_000,
+            pace=self._pace(str(summary.get("config_hash") or "")),
+            target_s=float(self.target_minutes) * 60,
         )
         self.log.info("%d worker(s): %s", size.workers, size.reason)
         return list(range(size.workers))
+
+    def _pace(self, config_hash: str) -> Pace | None:
+        data = self.store.read(self.layout.pace_json(config_hash)) if config_hash else None
+        return None if data is None else Pace.from_json(data)
 
 
 class PdfFleetOperator(EcsRunTaskOperator):
@@ -469,7 +490,7 @@ class StopFleetOperator(BaseOperator):
                 time.sleep(self.poll_s)
             if up:
                 self.log.warning("still up after %.0f s: %s", self.wait_s, sorted(up))
-        except Exception:
+        except Exception:  # A teardown that fails would hide how the run itself ended.
             self.log.exception(
                 "the fleet could not be stopped; look for tasks started by %s", started_by_of(self.run_id)
             )
@@ -491,28 +512,6 @@ def with_environment(
     }
     ours["environment"] = [{"name": name, "value": value} for name, value in sorted(merged.items())]
     return {**overrides, "containerOverrides": containers}
-
-
-def fleet_tasks(client: Any, cluster: str, run_id: str) -> Iterator[dict[str, Any]]:
-    """The tasks of a run's fleet that have not stopped."""
-    pages = client.get_paginator("list_tasks").paginate(
-        cluster=cluster, startedBy=started_by_of(run_id), desiredStatus="RUNNING"
-    )
-    for page in pages:
-        if page["taskArns"]:
-            for task in client.describe_tasks(cluster=cluster, tasks=page["taskArns"])["tasks"]:
-                if task.get("lastStatus") != "STOPPED":
-                    yield task
-
-
-def tasks_up(client: Any, cluster: str, arns: Iterable[str]) -> set[str]:
-    """Those of the tasks that still run: one that was told to stop is no longer listed as running."""
-    wanted = sorted(arns)
-    found: set[str] = set()
-    for first in range(0, len(wanted), _DESCRIBED_AT_ONCE):
-        described = client.describe_tasks(cluster=cluster, tasks=wanted[first : first + _DESCRIBED_AT_ONCE])
-        found |= {task["taskArn"] for task in described["tasks"] if task.get("lastStatus") != "STOPPED"}
-    return found
 
 
 def worker_id_in(task: Mapping[str, Any]) -> str:
