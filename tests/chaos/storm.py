@@ -36,6 +36,7 @@ STEP_FAULTS = 9
 DISK_BYTES = 400_000
 # A storm that does not end is as bad as one that loses something.
 STALL_S = 90.0
+MOST_S = 900.0
 LOOK_INTERVAL_S = 1.0
 MOST_WASTED = 1.0
 SQUALL_S = 2.0
@@ -126,7 +127,6 @@ class Storm:
     documents: int
     folder: Path
     step_faults: int = STEP_FAULTS
-    has_small_disk: bool = True
     timeline: Timeline = field(default_factory=Timeline)
     workers: int = 0
     faults_struck: int = 0
@@ -179,7 +179,8 @@ class Storm:
         world, control, fleet = scene.world, scene.control, scene.fleet
         plans = self._plans(rng)
         happenings = self._happenings(fleet, rng)
-        last_look, last_progress, counted = 0.0, time.monotonic(), -1
+        began = time.monotonic()
+        last_look, last_progress, counted = 0.0, began, -1
         is_counted = False
         while True:
             for worker in fleet.clear_away():
@@ -201,8 +202,8 @@ class Storm:
                 if is_counted and not left and not happenings:
                     self.timeline.note("every document has an outcome, and the queue is empty")
                     return
-                if now - last_progress > STALL_S:
-                    self.timeline.note(f"nothing has happened for {STALL_S:.0f} s, {left} messages left")
+                if now - last_progress > STALL_S or now - began > MOST_S:
+                    self.timeline.note(f"it does not end: {left} messages left")
                     return
             while len(fleet.living) < FLEET_SIZE:
                 plan = plans.pop(0) if plans else self._plan()
@@ -250,10 +251,10 @@ class Storm:
 
         def small_disk() -> None:
             worker = fleet.start(self._plan(), disk_bytes=DISK_BYTES)
-            self.timeline.note(f"{worker.name} started, with a disk of {DISK_BYTES} bytes")
+            kind = "a disk of" if worker.is_mounted else "files of at most"
+            self.timeline.note(f"{worker.name} started, with {kind} {DISK_BYTES} bytes")
 
-        found = [spot, blackout, lambda: clock(3600.0), lambda: clock(-3600.0)]
-        found += [small_disk] if self.has_small_disk else []
+        found = [spot, blackout, lambda: clock(3600.0), lambda: clock(-3600.0), small_disk]
         rng.shuffle(found)
         shares = sorted(rng.uniform(0.05, 0.85) for _ in found)
         return list(zip(shares, found, strict=True))

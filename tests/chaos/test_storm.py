@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +22,6 @@ def test_a_storm_over_the_whole_fleet_loses_nothing_and_doubles_nothing(
     local_aws: LocalAws, tmp_path: Path
 ) -> None:
     storm = Storm(local_aws, seed=11, documents=40, folder=tmp_path / "storm", step_faults=4)
-    storm.has_small_disk = os.geteuid() == 0
 
     verdict = storm.run()
 
