@@ -29,7 +29,7 @@ class ConditionFailedError(Exception):
         self.item = item
 
 
-class CancelledError(Exception):
+class TransactionRefusedError(Exception):
     """A transaction was refused because of a condition; the reasons are in the order of its items."""
 
     def __init__(self, reasons: list[str]) -> None:
@@ -43,7 +43,7 @@ async def call(dynamodb: Any, operation: str, **arguments: Any) -> Any:
 
     Raises:
         ConditionFailedError: If the condition of a single write does not hold.
-        CancelledError: If one of a transaction does not.
+        TransactionRefusedError: If one of a transaction does not.
         PdfOpsError: TARGET/dynamodb for all else. It may have been done all the same.
     """
     attempt = 0
@@ -57,7 +57,7 @@ async def call(dynamodb: Any, operation: str, **arguments: Any) -> Any:
                 raise ConditionFailedError(response.get("Item") or {}) from error
             reasons = [str(reason.get("Code")) for reason in response.get("CancellationReasons", [])]
             if "ConditionalCheckFailed" in reasons:
-                raise CancelledError(reasons) from error
+                raise TransactionRefusedError(reasons) from error
             attempt += 1
             can_pass = code in _PASSING_CODES or not _PASSING_REASONS.isdisjoint(reasons)
             if not can_pass or attempt == ATTEMPTS:

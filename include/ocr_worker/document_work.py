@@ -24,9 +24,10 @@ from ocr_worker.output import ParquetWriter
 from ocr_worker.rows import DocumentTally, Provenance, Source
 from ocr_worker.sniff import sniff
 from pdf_ops.contract.documents import DocumentRow, DocumentStatus
-from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError
+from pdf_ops.contract.errors import CountedAs, ErrorClass, ErrorKind, PdfOpsError
 from pdf_ops.contract.pages import PageRow
 from pdf_ops.contract.runs import Counters
+from pdf_ops.contract.state import StateStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -238,11 +239,7 @@ class DocumentWork:
                 return
         status = DocumentStatus.SKIPPED
         if is_ours:
-            status = next(member for member in DocumentStatus if member.value == state.status.value)
-            if status is DocumentStatus.FAILED and not state.is_dead_letter:
-                # Its worker ended between the commit and the dead letter.
-                kind = ErrorKind.of(state.error_class or "", state.error_code or "")
-                await self._bury(job, order, PdfOpsError(kind))
+            status = await self._closed_as(job, order, state)
         row = DocumentRow(
             source_uri=str(order.uri),
             source_etag=state.etag,
@@ -266,6 +263,17 @@ class DocumentWork:
         self._events.emit(
             "document.repeated" if is_ours else "document.skipped", s3_key=order.s3_key, run_id=order.run_id
         )
+
+    async def _closed_as(self, job: Job, order: Order, state: DocumentState) -> DocumentStatus:
+        """What this run has counted a document as; the state table does not tell skipped from failed."""
+        if state.status is not StateStatus.FAILED:
+            return next(member for member in DocumentStatus if member.value == state.status.value)
+        kind = ErrorKind.of(state.error_class or "", state.error_code or "")
+        if kind.counted_as is CountedAs.SKIPPED:
+            return DocumentStatus.SKIPPED
+        if not state.is_dead_letter:  # Its worker ended between the commit and the dead letter.
+            await self._bury(job, order, PdfOpsError(kind))
+        return DocumentStatus.FAILED
 
     async def _extract_and_commit(
         self, job: Job, order: Order, lease: Lease, identity: ObjectIdentity

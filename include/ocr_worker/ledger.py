@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ocr_worker.conditional import CancelledError, ConditionFailedError, call
+from ocr_worker.conditional import TransactionRefusedError, ConditionFailedError, call
 from pdf_ops.contract.attributes import attribute, item_of
 from pdf_ops.contract.documents import DocumentStatus
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
@@ -295,7 +295,7 @@ class Ledger:
         }
         try:
             await self._transact([self._put_outcome(outcome), state, self._add(lease.run_id, counters)])
-        except CancelledError as cancelled:
+        except TransactionRefusedError as cancelled:
             if cancelled.reasons[1] == "ConditionalCheckFailed":
                 raise LeaseLostError(lease.s3_key) from None
             if cancelled.reasons[0] == "ConditionalCheckFailed":
@@ -337,7 +337,7 @@ class Ledger:
         counters = Counters.of(DocumentStatus.SKIPPED)
         try:
             await self._transact([self._put_outcome(outcome), self._add(run_id, counters)])
-        except CancelledError as cancelled:
+        except TransactionRefusedError as cancelled:
             if cancelled.reasons[0] == "ConditionalCheckFailed":
                 return Commit.COUNTED_BEFORE
             raise PdfOpsError(ErrorKind.TARGET_DYNAMODB, f"cancelled: {cancelled.reasons}") from None

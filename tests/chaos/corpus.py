@@ -15,6 +15,8 @@ POISON = "victims/poison.pdf"
 OVERWRITTEN = "victims/overwritten.pdf"
 DELETED = "victims/deleted.pdf"
 LONG = "victims/long.pdf"
+TOO_LONG = "victims/too long.pdf"
+MAX_PAGES = 50
 
 OK = ("done",)
 # What is told of a page is how it failed first: that may be a page process that was killed.
@@ -56,6 +58,12 @@ def make_documents(rng: Random, count: int, folder: Path) -> list[Document]:
         Document(key=OVERWRITTEN, body=texts[1][0], pages=2, expected=OK),
         # Before the deletion, or never.
         Document(key=DELETED, body=texts[0][0], pages=1, expected=("done", "failed SOURCE/not_found")),
+        Document(
+            key=TOO_LONG,
+            body=made.text_pdf(folder / "too-long.pdf", MAX_PAGES + 1).read_bytes(),
+            pages=0,
+            expected=("skipped POLICY/too_many_pages",),
+        ),
         Document(key=LONG, body=_padded(made.text_pdf(folder / "long.pdf", 40)), pages=40, expected=OK),
     ]
     for number in range(len(found), count):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from tests.chaos.corpus import MAX_PAGES
 from tests.chaos.plan import PLAN_VARIABLE, WorkerPlan
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ SETTINGS = {
     "MAX_WORKERS": 1,
     "PREFETCH_DOCUMENTS": 4,
     "STOP_TIMEOUT_S": 2,
+    "OCR_MAX_PAGES": MAX_PAGES,
     "OMP_THREAD_LIMIT": 1,
     "OPENBLAS_NUM_THREADS": 1,
     "LOG_GROUP_NAME": "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.chaos.corpus import OK, Document
+from tests.chaos.corpus import MAX_PAGES, OK, Document
 from tests.chaos.plan import Action, StepFault, WorkerPlan
 from tests.chaos.scene import Scene
 
@@ -40,6 +40,19 @@ def test_a_failure_whose_worker_dies_before_the_dead_letter_gets_one_all_the_sam
 
         assert scene.conclude(most_wasted=0.0).problems == []
         assert len(scene.fleet.workers) == 2
+
+
+def test_what_is_skipped_stays_so_when_its_worker_dies_before_the_manifest(
+    local_aws: LocalAws, tmp_path: Path
+) -> None:
+    body = made.text_pdf(tmp_path / "long.pdf", MAX_PAGES + 1).read_bytes()
+    long = Document(key="long.pdf", body=body, pages=0, expected=("skipped POLICY/too_many_pages",))
+    with Scene(local_aws, tmp_path / "fleet", [long]) as scene:
+        scene.send()
+        scene.fleet.start(dying(Step.COMMIT))
+        scene.drain()
+
+        assert scene.conclude(most_wasted=0.0).problems == []
 
 
 def test_a_worker_stays_for_what_another_that_died_had_in_hand(local_aws: LocalAws, tmp_path: Path) -> None:
