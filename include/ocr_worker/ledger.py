@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ocr_worker.conditional import TransactionRefusedError, ConditionFailedError, call
+from ocr_worker.conditional import ConditionFailedError, TransactionRefusedError, call
 from pdf_ops.contract.attributes import attribute, item_of
 from pdf_ops.contract.documents import DocumentStatus
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
