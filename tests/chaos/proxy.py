@@ -53,9 +53,6 @@ class Call:
     caller: str
 
 
-Decide = "Callable[[Call], Trouble | None]"
-
-
 class Proxy:
     """Listens from ``with`` to the end of the block."""
 
