@@ -50,6 +50,7 @@ UNSCHEDULED_RUN = "unscheduled"
 
 MAX_CHANGES = 3
 LOOK_AGAIN_S = 20.0
+MAX_DOUBLED = 12
 # A message that comes this often may be what its last workers died of.
 SUSPECT_FROM_RECEIVE = 3
 
@@ -218,10 +219,9 @@ class DocumentWork:
         )
         if isinstance(claimed, HeldElsewhere):
             # Less and less often: the queue gives up on a message that comes too many times.
-            look_again_s = LOOK_AGAIN_S * 2 ** min(job.message.receive_count - 1, 10)
-            most_s = min(look_again_s, self._settings.lease_s)
-            seconds = min(claimed.remaining_s, most_s) + random.uniform(0, 2)  # noqa: S311
-            raise PutOffError(seconds, "another worker has it")
+            doubled = 2 ** max(0, min(job.message.receive_count, MAX_DOUBLED) - 2)
+            seconds = min(self._settings.backoff_cap_s, min(claimed.remaining_s, LOOK_AGAIN_S) * doubled)
+            raise PutOffError(seconds + random.uniform(0, 2), "another worker has it")  # noqa: S311
         if isinstance(claimed, AlreadyRead):
             await self._already_read(job, order, claimed.state)
             return None
