@@ -54,8 +54,7 @@ def test_a_suspect_that_gives_up_waiting_keeps_nobody_out():
 def test_a_suspect_does_not_wait_for_ever_for_one_that_takes_long():
     async def run():
         company = Company(patience_s=0.01)
-        async with company.join(is_alone=False):
-            async with asyncio.timeout(1), company.join(is_alone=True):
-                pass
+        async with company.join(is_alone=False), asyncio.timeout(1), company.join(is_alone=True):
+            pass
 
     asyncio.run(run())
