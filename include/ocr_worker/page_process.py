@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ocr_worker.engines import load_factory
+from ocr_worker.isolation import sandbox
 from ocr_worker.limits import apply_limits, limit_cpu_of_next_page
 from ocr_worker.opening import open_document, open_second
 from ocr_worker.profiling import profiled_part
@@ -29,6 +30,7 @@ from ocr_worker.protocol import (
     encode_failed,
     encode_opened,
     encode_pages,
+    encode_ready,
 )
 from ocr_worker.reading import PageReader, Stopwatch
 from ocr_worker.sniff import MediaType
@@ -70,10 +72,15 @@ class PageProcess:
     def serve(self) -> None:
         """Answer requests until there are no more."""
         apply_limits(self._config.limits)
+        try:
+            isolation = sandbox.enter(self._config.sandbox)
+        except PdfOpsError as error:
+            self._send(encode_failed(error))
+            return
         # Loaded before it reports for work: limits too tight for that are the run's problem, no document's.
         import pypdfium2.raw  # noqa: F401
 
-        self._send(encode_end())
+        self._send(encode_ready(isolation))
         with profiled_part(self._config.profile_folder):
             self._serve()
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ocr_worker.aws import aws_errors, open_clients
 from ocr_worker.document_work import UNSCHEDULED_RUN, DocumentWork, Job, Order, PutOffError
 from ocr_worker.events import METRICS_INTERVAL_S, Events, Metrics
+from ocr_worker.isolation.sandbox import check, try_out
 from ocr_worker.ledger import LeaseLostError, Ledger
 from ocr_worker.manifest import Manifest
 from ocr_worker.pages import PagePool
@@ -102,7 +103,6 @@ class Service:
 
         Returns the error that made going on pointless, if there is one.
         """
-        self._events.emit("worker.started", settings=repr(self._settings))
         helpers = [
             asyncio.create_task(self._keep_holding()),
             asyncio.create_task(self._manifest.keep_flushing()),
@@ -306,6 +306,15 @@ async def serve(settings: ServiceSettings, *, is_forever: bool) -> PdfOpsError |
     worker_id = settings.worker_id or make_worker_id()
     settings = replace(settings, worker_id=worker_id)
     events = Events(worker_id)
+    isolation = await asyncio.to_thread(try_out, settings.sandbox)
+    events.emit(
+        "worker.started",
+        level="warning" if isolation.missing else "info",
+        settings=repr(settings),
+        isolation=isolation.in_force,
+        isolation_missing=isolation.problem or None,
+    )
+    check(isolation, settings.sandbox)
     loop = asyncio.get_running_loop()
     with tempfile.TemporaryDirectory(prefix="ocr-worker-", dir=settings.scratch_dir) as folder:
         async with (
