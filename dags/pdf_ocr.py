@@ -269,6 +269,8 @@ with DAG(
             failure_threshold="{{ params.failure_threshold }}",
             failure_minimum="{{ setting('failure_minimum') }}",
             stall_timeout_s="{{ setting('stall_timeout_s') }}",
+            cluster="{{ setting('ecs_cluster') }}",
+            fleet_timeout_s="{{ setting('fleet_timeout_s') }}",
             poke_interval=setting("poll_interval_s"),
             timeout=timedelta(hours=setting("run_timeout_h")).total_seconds(),
             deferrable=True,

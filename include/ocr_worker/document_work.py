@@ -304,7 +304,7 @@ class DocumentWork:
                 self._metrics.page(row)
             tally.page_count = stream.page_count
             writer.close()
-        except BaseException:
+        except BaseException:  # Also when the task is cancelled: the file must not stay.
             writer.discard()
             raise
 

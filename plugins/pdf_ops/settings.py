@@ -247,6 +247,13 @@ class Settings:
     stall_timeout_s: Annotated[
         float, Option("Seconds without a finished document after which a run is stalled.", minimum=1)
     ] = 3_600.0
+    fleet_timeout_s: Annotated[
+        float,
+        Option(
+            "The same when none of the run's workers is up any more; longer than a failed task's next try.",
+            minimum=1,
+        ),
+    ] = 600.0
     run_timeout_h: Annotated[float, Option("Hours that a run may take.", minimum=0.01, maximum=720)] = 72.0
     retries: Annotated[int, Option("How often a failed task is tried again.", minimum=0, maximum=20)] = 2
     retry_delay_s: Annotated[

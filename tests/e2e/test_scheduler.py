@@ -20,7 +20,7 @@ from tests.support.slack import SlackEndpoint
 from local_airflow.demo import DAG_ID, Place
 from local_airflow.environment import airflow_program
 from local_airflow.up import Up, UpError, airflow_up
-from pdf_ops.operators.fleet import fleet_tasks
+from pdf_ops.hooks.ecs import fleet_tasks
 from samples import documents as made
 
 if TYPE_CHECKING:

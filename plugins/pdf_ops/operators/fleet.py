@@ -27,10 +27,11 @@ from pdf_ops.exceptions import (
     WorkerCrashedError,
 )
 from pdf_ops.hooks.clients import aws_client, is_throttled
+from pdf_ops.hooks.ecs import fleet_tasks, started_by_of, tasks_up
 from pdf_ops.settings import Capacity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
@@ -38,8 +39,6 @@ AUTO = "auto"
 STOP_REASON = "pdf_ops: the run has ended"
 WORKER_VARIABLE = "WORKER_ID"
 RUN_VARIABLE = "RUN_ID"
-_STARTED_BY_CHARS = 36
-_DESCRIBED_AT_ONCE = 100
 _PROVIDERS = {Capacity.SPOT: "FARGATE_SPOT", Capacity.ON_DEMAND: "FARGATE"}
 _NO_CAPACITY = re.compile(
     r"capacity is unavailable|RESOURCE:|no container instances|limit on the number", re.IGNORECASE
@@ -49,11 +48,6 @@ _SIGNALLED = (137, 143)
 # The number of replacements lives in the worker's id: under `airflow dags test` nothing else that a
 # deferred task could remember survives.
 _ATTEMPTS_PER_TRY = 10
-
-
-def started_by_of(run_id: str) -> str:
-    """The mark that all workers of a run carry in ECS, so that they can be found and stopped."""
-    return "pdf_ops-" + hashlib.sha256(run_id.encode()).hexdigest()[: _STARTED_BY_CHARS - 8]
 
 
 def worker_id_of(run_id: str, index: int, attempt: int) -> str:
@@ -469,7 +463,7 @@ class StopFleetOperator(BaseOperator):
                 time.sleep(self.poll_s)
             if up:
                 self.log.warning("still up after %.0f s: %s", self.wait_s, sorted(up))
-        except Exception:
+        except Exception:  # A teardown that fails would hide how the run itself ended.
             self.log.exception(
                 "the fleet could not be stopped; look for tasks started by %s", started_by_of(self.run_id)
             )
@@ -491,28 +485,6 @@ def with_environment(
     }
     ours["environment"] = [{"name": name, "value": value} for name, value in sorted(merged.items())]
     return {**overrides, "containerOverrides": containers}
-
-
-def fleet_tasks(client: Any, cluster: str, run_id: str) -> Iterator[dict[str, Any]]:
-    """The tasks of a run's fleet that have not stopped."""
-    pages = client.get_paginator("list_tasks").paginate(
-        cluster=cluster, startedBy=started_by_of(run_id), desiredStatus="RUNNING"
-    )
-    for page in pages:
-        if page["taskArns"]:
-            for task in client.describe_tasks(cluster=cluster, tasks=page["taskArns"])["tasks"]:
-                if task.get("lastStatus") != "STOPPED":
-                    yield task
-
-
-def tasks_up(client: Any, cluster: str, arns: Iterable[str]) -> set[str]:
-    """Those of the tasks that still run: one that was told to stop is no longer listed as running."""
-    wanted = sorted(arns)
-    found: set[str] = set()
-    for first in range(0, len(wanted), _DESCRIBED_AT_ONCE):
-        described = client.describe_tasks(cluster=cluster, tasks=wanted[first : first + _DESCRIBED_AT_ONCE])
-        found |= {task["taskArn"] for task in described["tasks"] if task.get("lastStatus") != "STOPPED"}
-    return found
 
 
 def worker_id_in(task: Mapping[str, Any]) -> str:

@@ -17,8 +17,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from pdf_ops.contract.documents import DocumentRow, DocumentStatus, to_record_batch
 from pdf_ops.contract.layout import Layout, S3Uri, encode_segment, parse_bucket
 from pdf_ops.contract.listing import read_lines
@@ -34,8 +32,8 @@ from pdf_ops.merging import (
     repaired_row,
 )
 from pdf_ops.objects import ObjectStore, Wanted
+from pdf_ops.operators.run_outputs import RunOutputsOperator
 from pdf_ops.partitions import return_freed_memory
-from pdf_ops.run_items import RunItems
 from pdf_ops.run_statistics import RunStatistics
 
 if TYPE_CHECKING:
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
 
     from pdf_ops.contract.runs import RunRecord
     from pdf_ops.objects import ReadObject
+    from pdf_ops.run_items import RunItems
 
 MAX_NAMED = 20
 # What a page's row takes besides its text, before compression.
@@ -54,85 +53,44 @@ _PAGE_BYTES = 400
 _DOCUMENTS_AT_ONCE = 1_000
 
 
-class MergeManifestsOperator(BaseOperator):
+class MergeManifestsOperator(RunOutputsOperator):
     """Merge what the workers of a run wrote: one manifest line per document, and large page files.
 
     Lines that redelivery repeated are dropped, and lines that a dying worker never wrote are rebuilt
     from the runs table. A retry writes the same objects and removes what a longer attempt left.
 
-    :param output_bucket: The bucket of the datasets. (templated)
-    :param output_prefix: The prefix of the datasets. (templated)
-    :param manifest_bucket: The bucket of the runs' own objects. (templated)
-    :param manifest_prefix: The prefix of the runs' own objects. (templated)
-    :param runs_table: The DynamoDB table of runs. (templated)
-    :param run_id: The run. (templated)
+    The arguments of :class:`~pdf_ops.operators.run_outputs.RunOutputsOperator`, and:
+
     :param input_bucket: The usual input bucket, whose documents the runs table knows by key alone;
         taken from the listing if not given. (templated)
     :param file_bytes: The size at which a file of the dataset is finished.
     :param file_rows: The number of rows at which a file of the dataset is finished.
-    :param aws_conn_id: The Airflow connection used for AWS credentials.
-    :param region_name: The AWS region, if not the connection's. (templated)
     """
 
     template_fields: Sequence[str] = (
-        "output_bucket",
-        "output_prefix",
-        "manifest_bucket",
-        "manifest_prefix",
-        "runs_table",
-        "run_id",
+        *RunOutputsOperator.template_fields,
         "input_bucket",
-        "region_name",
     )
     ui_color = "#d5e8d4"
 
     def __init__(
         self,
         *,
-        output_bucket: str,
-        output_prefix: str,
-        manifest_bucket: str,
-        manifest_prefix: str,
-        runs_table: str,
-        run_id: str = "{{ run_id }}",
         input_bucket: str | None = None,
         file_bytes: int = 256 * 1024 * 1024,
         file_rows: int = 1_000_000,
-        aws_conn_id: str | None = "aws_default",
-        region_name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.output_bucket = output_bucket
-        self.output_prefix = output_prefix
-        self.manifest_bucket = manifest_bucket
-        self.manifest_prefix = manifest_prefix
-        self.runs_table = runs_table
-        self.run_id = run_id
         self.input_bucket = input_bucket
         self.file_bytes = file_bytes
         self.file_rows = file_rows
-        self.aws_conn_id = aws_conn_id
-        self.region_name = region_name
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Merge, upload, and say where everything is."""
         return_freed_memory()
-        layout = Layout(
-            output_bucket=self.output_bucket,
-            output_prefix=self.output_prefix,
-            manifest_bucket=self.manifest_bucket,
-            manifest_prefix=self.manifest_prefix,
-        )
-        store = ObjectStore(aws_conn_id=self.aws_conn_id, region_name=self.region_name)
-        items = RunItems(
-            table=self.runs_table,
-            run_id=self.run_id,
-            aws_conn_id=self.aws_conn_id,
-            region_name=self.region_name,
-        )
         with tempfile.TemporaryDirectory(prefix="pdf_ops-merge-") as folder:
-            return _Merge(self, layout, store, items, Path(folder)).run(context)
+            return _Merge(self, self.layout, self.store, self.items, Path(folder)).run(context)
 
 
 class _Merge:

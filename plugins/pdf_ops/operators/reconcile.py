@@ -14,14 +14,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from pdf_ops.contract.documents import DocumentStatus
-from pdf_ops.contract.layout import Layout, S3Uri
 from pdf_ops.contract.listing import Decision
 from pdf_ops.objects import ObjectStore, Wanted
 from pdf_ops.operators.merge import dataset_files
+from pdf_ops.operators.run_outputs import RunOutputsOperator
 from pdf_ops.partitions import Partitions, partitions_for, return_freed_memory
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from airflow.sdk import Context
+
+    from pdf_ops.contract.layout import Layout, S3Uri
 
 MAX_NAMED = 20
 # Compressed listing and manifest together; some 20,000 documents.
@@ -80,33 +81,21 @@ def equation(counts: Mapping[str, Any]) -> str:
     return line + (f" ({', '.join(wrong)})" if wrong else "")
 
 
-class ReconcileOperator(BaseOperator):
+class ReconcileOperator(RunOutputsOperator):
     """Hold the run's manifest against its frozen listing, and the dataset against the manifest.
 
     ``listed = ok + partial + failed + skipped + duplicate``, every document in exactly one set, and page
     rows = sum of page counts. Otherwise the task fails, names up to twenty documents and writes all of
     them to the run's prefix. An outlet asset gets the counts as metadata.
 
-    :param output_bucket: The bucket of the datasets. (templated)
-    :param output_prefix: The prefix of the datasets. (templated)
-    :param manifest_bucket: The bucket of the runs' own objects. (templated)
-    :param manifest_prefix: The prefix of the runs' own objects. (templated)
-    :param runs_table: The DynamoDB table of runs. (templated)
-    :param run_id: The run. (templated)
+    The arguments of :class:`~pdf_ops.operators.run_outputs.RunOutputsOperator`, and:
+
     :param listing: What the listing task returned; if it counts decisions, these are checked too. (templated)
-    :param aws_conn_id: The Airflow connection used for AWS credentials.
-    :param region_name: The AWS region, if not the connection's. (templated)
     """
 
     template_fields: Sequence[str] = (
-        "output_bucket",
-        "output_prefix",
-        "manifest_bucket",
-        "manifest_prefix",
-        "runs_table",
-        "run_id",
+        *RunOutputsOperator.template_fields,
         "listing",
-        "region_name",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"listing": "json"}
     ui_color = "#d5e8d4"
@@ -114,27 +103,11 @@ class ReconcileOperator(BaseOperator):
     def __init__(
         self,
         *,
-        output_bucket: str,
-        output_prefix: str,
-        manifest_bucket: str,
-        manifest_prefix: str,
-        runs_table: str | None = None,
-        run_id: str = "{{ run_id }}",
         listing: Any = None,
-        aws_conn_id: str | None = "aws_default",
-        region_name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.output_bucket = output_bucket
-        self.output_prefix = output_prefix
-        self.manifest_bucket = manifest_bucket
-        self.manifest_prefix = manifest_prefix
-        self.runs_table = runs_table
-        self.run_id = run_id
         self.listing = listing
-        self.aws_conn_id = aws_conn_id
-        self.region_name = region_name
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Count, compare, and fail if it does not add up.
@@ -142,14 +115,8 @@ class ReconcileOperator(BaseOperator):
         Raises:
             ReconciliationError: If it does not.
         """
-        layout = Layout(
-            output_bucket=self.output_bucket,
-            output_prefix=self.output_prefix,
-            manifest_bucket=self.manifest_bucket,
-            manifest_prefix=self.manifest_prefix,
-        )
         return_freed_memory()
-        store = ObjectStore(aws_conn_id=self.aws_conn_id, region_name=self.region_name)
+        layout, store = self.layout, self.store
         with tempfile.TemporaryDirectory(prefix="pdf_ops-reconcile-") as folder:
             counts, samples = _Reconciliation(layout, store, self.run_id, Path(folder)).run()
         problems = counts.pop("problems")

@@ -10,34 +10,31 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
-from airflow.sdk import BaseOperator, TriggerRule
+from airflow.sdk import TriggerRule
 
-from pdf_ops.contract.layout import Layout, S3Uri
 from pdf_ops.cost import Prices
 from pdf_ops.dead_letters import triage
-from pdf_ops.objects import ObjectStore
 from pdf_ops.operators.gate import failed_tasks, upstream_of
+from pdf_ops.operators.run_outputs import RunOutputsOperator
 from pdf_ops.reporting.content import build, summarise
 from pdf_ops.reporting.page import render
-from pdf_ops.run_items import RunItems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
+    from pdf_ops.contract.layout import S3Uri
+    from pdf_ops.objects import ObjectStore
 
-class ReportOperator(BaseOperator):
+
+class ReportOperator(RunOutputsOperator):
     """Write the run's report to S3: outcomes, errors and what to do, throughput, timings, fleet, cost.
 
     Takes what there is: a run that failed half-way, or that found nothing to read, has a report too.
 
-    :param output_bucket: The bucket of the datasets. (templated)
-    :param output_prefix: The prefix of the datasets. (templated)
-    :param manifest_bucket: The bucket of the runs' own objects. (templated)
-    :param manifest_prefix: The prefix of the runs' own objects. (templated)
-    :param runs_table: The DynamoDB table of runs. (templated)
-    :param run_id: The run. (templated)
+    The arguments of :class:`~pdf_ops.operators.run_outputs.RunOutputsOperator`, and:
+
     :param listing: What the listing task returned. (templated)
     :param failure: Why the waiting for documents failed, if it did. (templated)
     :param dlq_url: The dead-letter queue; its messages are looked at and put back. (templated)
@@ -45,24 +42,16 @@ class ReportOperator(BaseOperator):
     :param prices: US dollars an hour, see :class:`pdf_ops.cost.Prices`. (templated)
     :param fleet: The fleet's containers, ``{started_at, stopped_at, cpu, memory, capacity}`` each; without
         them the cost is computed from the workers' CPU time. (templated)
-    :param aws_conn_id: The Airflow connection used for AWS credentials.
-    :param region_name: The AWS region, if not the connection's. (templated)
     """
 
     template_fields: Sequence[str] = (
-        "output_bucket",
-        "output_prefix",
-        "manifest_bucket",
-        "manifest_prefix",
-        "runs_table",
-        "run_id",
+        *RunOutputsOperator.template_fields,
         "listing",
         "failure",
         "dlq_url",
         "failure_threshold",
         "prices",
         "fleet",
-        "region_name",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "listing": "json",
@@ -74,54 +63,26 @@ class ReportOperator(BaseOperator):
     def __init__(
         self,
         *,
-        output_bucket: str,
-        output_prefix: str,
-        manifest_bucket: str,
-        manifest_prefix: str,
-        runs_table: str,
-        run_id: str = "{{ run_id }}",
         listing: Any = None,
         failure: str = "",
         dlq_url: str | None = None,
         failure_threshold: float | str | None = None,
         prices: Mapping[str, Any] | None = None,
         fleet: Any = None,
-        aws_conn_id: str | None = "aws_default",
-        region_name: str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("trigger_rule", TriggerRule.ALL_DONE)
         super().__init__(**kwargs)
-        self.output_bucket = output_bucket
-        self.output_prefix = output_prefix
-        self.manifest_bucket = manifest_bucket
-        self.manifest_prefix = manifest_prefix
-        self.runs_table = runs_table
-        self.run_id = run_id
         self.listing = listing
         self.failure = failure
         self.dlq_url = dlq_url
         self.failure_threshold = failure_threshold
         self.prices = prices
         self.fleet = fleet
-        self.aws_conn_id = aws_conn_id
-        self.region_name = region_name
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Collect, write both files, and say where they are."""
-        layout = Layout(
-            output_bucket=self.output_bucket,
-            output_prefix=self.output_prefix,
-            manifest_bucket=self.manifest_bucket,
-            manifest_prefix=self.manifest_prefix,
-        )
-        store = ObjectStore(aws_conn_id=self.aws_conn_id, region_name=self.region_name)
-        items = RunItems(
-            table=self.runs_table,
-            run_id=self.run_id,
-            aws_conn_id=self.aws_conn_id,
-            region_name=self.region_name,
-        )
+        layout, store, items = self.layout, self.store, self.items
         ti: Any = context["ti"]
         report = build(
             run_id=self.run_id,

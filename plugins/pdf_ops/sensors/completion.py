@@ -35,6 +35,8 @@ class RunCompletionSensor(BaseSensorOperator):
     :param failure_threshold: Share of failed documents that ends the run.
     :param failure_minimum: Failed documents before that share counts.
     :param stall_timeout_s: Seconds without a finished document after which the run is stalled.
+    :param cluster: The ECS cluster of the run's workers, to notice when none is up; not looked at when empty.
+    :param fleet_timeout_s: Seconds without a finished document when no worker is up any more.
     :param deferrable: Whether the triggerer does the waiting.
     :param aws_conn_id: The Airflow connection used for AWS credentials.
     :param region_name: The AWS region, if not the connection's own.
@@ -49,6 +51,8 @@ class RunCompletionSensor(BaseSensorOperator):
         "failure_threshold",
         "failure_minimum",
         "stall_timeout_s",
+        "cluster",
+        "fleet_timeout_s",
         "aws_conn_id",
         "region_name",
     )
@@ -65,6 +69,8 @@ class RunCompletionSensor(BaseSensorOperator):
         failure_threshold: float | str = 0.5,
         failure_minimum: int | str = 20,
         stall_timeout_s: float | str = 3_600.0,
+        cluster: str = "",
+        fleet_timeout_s: float | str = 600.0,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         aws_conn_id: str | None = "aws_default",
         region_name: str | None = None,
@@ -79,6 +85,8 @@ class RunCompletionSensor(BaseSensorOperator):
         self.failure_threshold = failure_threshold
         self.failure_minimum = failure_minimum
         self.stall_timeout_s = stall_timeout_s
+        self.cluster = cluster
+        self.fleet_timeout_s = fleet_timeout_s
         self.deferrable = deferrable
         self.aws_conn_id = aws_conn_id
         self.region_name = region_name
@@ -98,6 +106,8 @@ class RunCompletionSensor(BaseSensorOperator):
             failure_threshold=float(self.failure_threshold),
             failure_minimum=int(self.failure_minimum),
             stall_timeout_s=float(self.stall_timeout_s),
+            cluster=self.cluster,
+            fleet_timeout_s=float(self.fleet_timeout_s),
             aws_conn_id=self.aws_conn_id or None,
             region_name=self.region_name or None,
         )

@@ -20,6 +20,7 @@ from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 from pdf_ops.contract.messages import DocumentMessage, MessageError, parse_message
 from pdf_ops.contract.state import StateStatus, state_key
 from pdf_ops.hooks.clients import aws_client, error_code, is_permanent
+from pdf_ops.hooks.ecs import fleet_tasks
 from pdf_ops.hooks.tables import RunsTable, StateTable, control_outcome, utc_now
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class WatchConfig:
         failure_threshold: Share of failed documents that ends the run.
         failure_minimum: Failed documents before that share counts.
         stall_timeout_s: Seconds without a finished document after which the run is stalled.
+        cluster: The cluster of its workers; not looked at when empty.
+        fleet_timeout_s: The same when no worker of the run is up any more.
         aws_conn_id: The Airflow connection.
         region_name: The region, if not the connection's own.
     """
@@ -59,6 +62,8 @@ class WatchConfig:
     failure_threshold: float = 0.5
     failure_minimum: int = 20
     stall_timeout_s: float = 3_600.0
+    cluster: str = ""
+    fleet_timeout_s: float = 600.0
     aws_conn_id: str | None = "aws_default"
     region_name: str | None = None
 
@@ -109,6 +114,7 @@ class RunWatch:
         self._runs: RunsTable | None = None
         self._states: StateTable | None = None
         self._queue: Any = None
+        self._ecs: Any = None
 
     def connect(self) -> None:
         """Make the clients: the only step that asks Airflow for anything."""
@@ -121,6 +127,8 @@ class RunWatch:
                 config.state_table, aws_conn_id=config.aws_conn_id, region_name=config.region_name
             )
             self._queue = aws_client("sqs", aws_conn_id=config.aws_conn_id, region_name=config.region_name)
+        if config.cluster:
+            self._ecs = aws_client("ecs", aws_conn_id=config.aws_conn_id, region_name=config.region_name)
 
     def look(self) -> Verdict | None:
         """Look once; None while the run goes on.
@@ -190,15 +198,25 @@ class RunWatch:
         if counters is not None:
             memory.last_count = max(memory.last_count, counters.documents)
         quiet_s = now - memory.progress_at
-        if quiet_s < self.config.stall_timeout_s:
+        if quiet_s >= self.config.stall_timeout_s:
+            advice = "Look at the workers' logs and at the queue"
+        elif quiet_s >= self.config.fleet_timeout_s and self._is_fleet_gone():
+            advice = "No worker of the run is up any more: look at the fleet's tasks and their workers' logs"
+        else:
             return None
         total = self.record.documents if self.record else 0
         return Verdict(
             status="RunStalledError",
             message=f"no document was finished for {quiet_s:,.0f} s, with {memory.last_count:,} of {total:,} "
-            "done. Look at the workers' logs and at the queue; clear the fleet and this task to go on.",
+            f"done. {advice}; clear the fleet and this task to go on.",
             documents=total,
             counters=asdict(counters) if counters else {},
+        )
+
+    def _is_fleet_gone(self) -> bool:
+        """Whether ECS has no worker of this run; one of another run that reads for it shows as progress."""
+        return self._ecs is not None and not any(
+            fleet_tasks(self._ecs, self.config.cluster, self.config.run_id)
         )
 
     def _tell(self, counters: Counters, record: RunRecord) -> None:

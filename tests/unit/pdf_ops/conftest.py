@@ -45,6 +45,7 @@ class Aws:
     output: str = "rows"
     state_table: str = "state"
     runs_table: str = "runs"
+    subnet: str = ""
 
     def client(self, service: str) -> Any:
         return boto3.client(service, endpoint_url=self.endpoint, region_name="us-east-1")
@@ -90,6 +91,23 @@ def aws(control_plane_moto: str, monkeypatch: pytest.MonkeyPatch) -> Aws:
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
         )
     return found
+
+
+@pytest.fixture
+def cluster(aws: Aws) -> Any:
+    """ECS with the cluster ``fleet`` and the task definition ``worker``."""
+    ecs = aws.client("ecs")
+    ecs.create_cluster(clusterName="fleet")
+    ecs.register_task_definition(
+        family="worker",
+        cpu="1024",
+        memory="2048",
+        networkMode="awsvpc",
+        containerDefinitions=[{"name": "worker", "image": "worker", "cpu": 256, "memory": 512}],
+        requiresCompatibilities=["FARGATE"],
+    )
+    aws.subnet = aws.client("ec2").describe_subnets()["Subnets"][0]["SubnetId"]
+    return ecs
 
 
 class TaskInstance:

@@ -21,6 +21,7 @@ from pdf_ops.exceptions import (
     RunNotFoundError,
     RunStalledError,
 )
+from pdf_ops.hooks.ecs import started_by_of
 from pdf_ops.hooks.tables import RunsTable, StateTable
 from pdf_ops.sensors.completion import RunCompletionSensor
 from pdf_ops.triggers.completion import RunCompletionTrigger, RunWatch, WatchConfig, describe_duration
@@ -143,6 +144,26 @@ def test_a_run_that_does_not_move_is_stalled(aws, context):
         sensor(aws, deferrable=False, stall_timeout_s="0.05").execute(context)
 
     assert "1 of 2" in context["ti"].pushed["failure"], "the report and the alert say it too"
+
+
+def test_a_run_whose_workers_are_all_gone_is_stalled_sooner(aws, cluster):
+    record(aws, 2)
+    (worker,) = cluster.run_task(
+        cluster="fleet",
+        taskDefinition="worker",
+        launchType="FARGATE",
+        startedBy=started_by_of(RUN),
+        networkConfiguration={"awsvpcConfiguration": {"subnets": [aws.subnet], "securityGroups": []}},
+    )["tasks"]
+    watch = RunWatch(config(aws, cluster="fleet", fleet_timeout_s=100, stall_timeout_s=1_000))
+    watch.look()
+    watch._memory.progress_at -= 200
+
+    assert watch.look() is None, "a worker is up"
+    cluster.stop_task(cluster="fleet", task=worker["taskArn"])
+    verdict = watch.look()
+    assert verdict.status == "RunStalledError"
+    assert "No worker of the run is up" in verdict.message
 
 
 def test_progress_starts_the_stall_clock_again(aws):

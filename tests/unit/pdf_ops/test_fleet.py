@@ -18,37 +18,20 @@ from pdf_ops.exceptions import (
     TaskFailedToStartError,
     WorkerCrashedError,
 )
+from pdf_ops.hooks.ecs import fleet_tasks, started_by_of
 from pdf_ops.operators.fleet import (
     STOP_REASON,
     PdfFleetOperator,
     PlanFleetOperator,
     StopFleetOperator,
     check_stopped,
-    fleet_tasks,
     size_fleet,
-    started_by_of,
     with_environment,
     worker_id_in,
 )
 
 RUN = "scheduled__2026-01-01T00:00:00+00:00"
 NO_ROOM = {"tasks": [], "failures": [{"reason": "Capacity is unavailable at this time."}]}
-
-
-@pytest.fixture
-def cluster(aws):
-    ecs = aws.client("ecs")
-    ecs.create_cluster(clusterName="fleet")
-    ecs.register_task_definition(
-        family="worker",
-        cpu="1024",
-        memory="2048",
-        networkMode="awsvpc",
-        containerDefinitions=[{"name": "worker", "image": "worker", "cpu": 256, "memory": 512}],
-        requiresCompatibilities=["FARGATE"],
-    )
-    aws.subnet = aws.client("ec2").describe_subnets()["Subnets"][0]["SubnetId"]
-    return ecs
 
 
 def operator(aws, **kwargs):
