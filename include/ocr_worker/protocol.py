@@ -253,8 +253,9 @@ def decode_answer(content: bytes) -> Answer:
     except BadAnswerError:
         raise
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
-        raise BadAnswerError(f"{type(error).__name__}: {error}") from error
-    raise BadAnswerError(f"unknown answer {kind!r}")
+        # Not the error's words, here and below: they quote what was said.
+        raise BadAnswerError(type(error).__name__) from error
+    raise BadAnswerError("an unknown answer")
 
 
 def _dump(wire: object) -> bytes:
@@ -328,11 +329,11 @@ def _error_from_wire(wire: Any) -> PdfOpsError:
 
 def _integer(value: Any, low: float, high: float) -> int:
     if type(value) is not int or not low <= value <= high:
-        raise BadAnswerError(f"{value!r:.40} is no whole number from {low} to {high}")
+        raise BadAnswerError(f"no whole number from {low} to {high}")
     return value
 
 
 def _number(value: Any, low: float, high: float) -> float:
     if type(value) not in (int, float) or not low <= value <= high:
-        raise BadAnswerError(f"{value!r:.40} is no number from {low} to {high}")
+        raise BadAnswerError(f"no number from {low} to {high}")
     return float(value)

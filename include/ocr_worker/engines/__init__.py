@@ -121,6 +121,17 @@ class Recognition:
         return sorted(self.confidences)[len(self.confidences) // 10] if self.confidences else 0.0
 
 
+def told_by(engine: str, error: BaseException) -> str:
+    """What went wrong inside an engine, for an error's detail: which error and where.
+
+    Never the error's own words: they quote the document.
+    """
+    trace, where = error.__traceback__, ""
+    while trace is not None:
+        trace, where = trace.tb_next, trace.tb_frame.f_code.co_name
+    return f"{engine}: {type(error).__name__} in {where}" if where else f"{engine}: {type(error).__name__}"
+
+
 def load_factory(name: str) -> Any:
     """What ``package.module:name`` names: how a test puts an engine of its own in place of a real one."""
     module, _, attribute = name.partition(":")
