@@ -128,7 +128,8 @@ def told_by(engine: str, error: BaseException) -> str:
     """
     trace, where = error.__traceback__, ""
     while trace is not None:
-        trace, where = trace.tb_next, trace.tb_frame.f_code.co_name
+        where = trace.tb_frame.f_code.co_name
+        trace = trace.tb_next
     return f"{engine}: {type(error).__name__} in {where}" if where else f"{engine}: {type(error).__name__}"
 
 
