@@ -174,6 +174,7 @@ _NUMBER_BOUNDS: dict[str, tuple[float, float]] = {
     "layer_bad_ratio": _RATIO,
     "layer_word_ratio": _RATIO,
     "layer_invisible_ratio": _RATIO,
+    "layer_hidden_ratio": _RATIO,
     "image_coverage": _RATIO,
     "ocr_confidence": _CONFIDENCE,
     "ocr_confidence_low": _CONFIDENCE,

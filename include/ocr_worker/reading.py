@@ -40,6 +40,7 @@ class Reading:
     layer_bad_ratio: float | None = None
     layer_word_ratio: float | None = None
     layer_invisible_ratio: float | None = None
+    layer_hidden_ratio: float | None = None
     image_coverage: float | None = None
     ocr_confidence: float | None = None
     ocr_confidence_low: float | None = None
@@ -101,6 +102,7 @@ class PageReader:
             layer_bad_ratio=verdict.bad_ratio,
             layer_word_ratio=verdict.word_ratio,
             layer_invisible_ratio=layer.invisible_ratio if layer is not None else None,
+            layer_hidden_ratio=layer.hidden_ratio if layer is not None else None,
             image_coverage=layer.image_coverage if layer is not None else None,
             width_pt=geometry.width_pt,
             height_pt=geometry.height_pt,
@@ -119,7 +121,7 @@ class PageReader:
             return self._by_ocr(page, replace(base, reason=reason))
         except PdfOpsError as error:
             # A layer that was only doubted is better than an error; a broken one is not.
-            doubted = (MethodReason.TOO_FEW_CHARACTERS, MethodReason.INVISIBLE_TEXT)
+            doubted = (MethodReason.TOO_FEW_CHARACTERS, MethodReason.INVISIBLE_TEXT, MethodReason.HIDDEN_TEXT)
             is_usable = verdict.is_good or verdict.reason in doubted
             if not is_usable or error.kind.error_class is ErrorClass.ENGINE:
                 raise

@@ -50,6 +50,7 @@ class TextLayer:
         is_drawn: Whether the page draws anything at all.
         unmapped_ratio: Share of the sampled glyphs that have no mapping to Unicode.
         invisible_ratio: Share of the sampled glyphs that are drawn invisibly.
+        hidden_ratio: Share of the sampled glyphs that are drawn, but so that nobody sees them.
         image_coverage: Share of the page's area that images cover.
         path_count: How many vector shapes the page draws.
     """
@@ -58,6 +59,7 @@ class TextLayer:
     is_drawn: bool = True
     unmapped_ratio: float | None = None
     invisible_ratio: float | None = None
+    hidden_ratio: float | None = None
     image_coverage: float | None = None
     path_count: int | None = None
 

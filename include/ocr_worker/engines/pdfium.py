@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ocr_worker.engines import Geometry, Picture, TextLayer
+from ocr_worker.engines.pdfium_glyphs import INVISIBLE, sample_glyphs
 from ocr_worker.pictures import capped_dpi, resized_gray
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Glyphs looked at per page for mapping and visibility. Every call crosses into C, so all of them
-# would cost more than the text itself; 32 tell a bad layer from a good one.
-SAMPLED_GLYPHS = 32
 # Below this many characters it matters what else the page draws; above, the text speaks for itself.
 FEW_CHARACTERS = 250
 MAX_OBJECTS = 5_000
@@ -31,7 +29,6 @@ UNIFORM_LEVELS = 8
 # Smaller ones are logos and rules: a page without them is still the page.
 LARGE_IMAGE = 0.1
 MAX_FORM_DEPTH = 3
-_INVISIBLE = 3
 
 
 @cache
@@ -146,17 +143,18 @@ class PdfiumPage:
             text = bytes(memoryview(buffer).cast("B")[: max(0, written - 1) * 2]).decode(
                 "utf-16-le", errors="replace"
             )
-            unmapped, invisible = _sample(textpage, count)
+            sample = sample_glyphs(self._page, textpage, count)
         finally:
             textpage.close()
         coverage: float | None = None
         paths: int | None = None
-        if len(text) < FEW_CHARACTERS or invisible > 0:
+        if len(text) < FEW_CHARACTERS or sample.invisible > 0:
             coverage, paths, _ = self._drawn()
         return TextLayer(
             text=text,
-            unmapped_ratio=unmapped,
-            invisible_ratio=invisible,
+            unmapped_ratio=sample.unmapped,
+            invisible_ratio=sample.invisible,
+            hidden_ratio=sample.hidden,
             image_coverage=coverage,
             path_count=paths,
         )
@@ -319,19 +317,4 @@ def _objects(page: Any, most: int) -> Iterator[tuple[Any, int]]:
 def _is_invisible(item: Any) -> bool:
     import pypdfium2.raw as pdfium_c
 
-    return bool(pdfium_c.FPDFTextObj_GetTextRenderMode(item) == _INVISIBLE)
-
-
-def _sample(textpage: Any, count: int) -> tuple[float, float]:
-    """Shares of unmapped and of invisible glyphs in an even sample of a page's text."""
-    import pypdfium2.raw as pdfium_c
-
-    unmapped = invisible = seen = 0
-    for index in range(0, count, max(1, count // SAMPLED_GLYPHS)):
-        item = pdfium_c.FPDFText_GetTextObject(textpage, index)
-        if not item:
-            continue  # A space or line break that pdfium put in itself.
-        seen += 1
-        unmapped += pdfium_c.FPDFText_HasUnicodeMapError(textpage, index) == 1
-        invisible += pdfium_c.FPDFTextObj_GetTextRenderMode(item) == _INVISIBLE
-    return (unmapped / seen, invisible / seen) if seen else (0.0, 0.0)
+    return bool(pdfium_c.FPDFTextObj_GetTextRenderMode(item) == INVISIBLE)
