@@ -21,7 +21,8 @@ _MIN_HEIGHT_PT = 0.8
 # Whatever covers text is painted after it: the last things that a page paints are looked at.
 _LAST_OBJECTS = 8
 _CONTRAST_LEVELS = 12
-_LOOK_SCALE = 1.0
+# 36 dpi: enough to tell that something is there.
+_LOOK_SCALE = 0.5
 _MAX_LOOK_PT = 3_000.0
 _COVERING_MARGIN_PT = 1.0
 # Fewer are not worth a picture, which costs as much as ten pages of text.
@@ -159,17 +160,19 @@ def _is_small(textpage: Any, index: int, box: _Box) -> bool:
 
 def _out_of_sight(page: Any, shown: _Box, boxes: list[_Box]) -> int:
     """How many of the glyphs do not stand out from what is around them in a picture of the page."""
-    import numpy as np
-
     wide, high = shown.right - shown.left, shown.top - shown.bottom
     if not boxes or page.get_rotation() or not (0 < wide < _MAX_LOOK_PT and 0 < high < _MAX_LOOK_PT):
         return 0
-    bitmap = page.render(scale=_LOOK_SCALE, grayscale=True, may_draw_forms=False)
-    rows = np.asarray(bitmap.to_numpy()).reshape(bitmap.height, -1)
+    bitmap = page.render(scale=_LOOK_SCALE, grayscale=True, may_draw_forms=False, draw_annots=False)
+    pixels = memoryview(bitmap.buffer).cast("B")
     hidden = 0
     for box in boxes:
-        above, below = int(shown.top - box.top), int(shown.top - box.bottom) + 2
-        begin, end = int(box.left - shown.left), int(box.right - shown.left) + 2
-        seen = rows[max(0, above - 1) : below, max(0, begin - 1) : end]
-        hidden += seen.size == 0 or int(seen.max()) - int(seen.min()) < _CONTRAST_LEVELS
+        above, below = (int((shown.top - edge) * _LOOK_SCALE) for edge in (box.top, box.bottom))
+        begin, end = (max(0, int((edge - shown.left) * _LOOK_SCALE)) for edge in (box.left, box.right))
+        # With a pixel around it, where its edge may be. Not by numpy, whose import costs more than the look.
+        rows = range(max(0, above - 1), min(bitmap.height, below + 2))
+        starts = [row * bitmap.stride + max(0, begin - 1) for row in rows]
+        wide_pixels = min(bitmap.width, end + 2) - max(0, begin - 1)
+        seen = b"".join(pixels[start : start + wide_pixels] for start in starts)
+        hidden += not seen or max(seen) - min(seen) < _CONTRAST_LEVELS
     return hidden
