@@ -10,6 +10,8 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
 PORT ?= 8080
 DOCS ?= 20000
+SECONDS ?= 60
+SEED ?= 1
 
 # Airflow must never touch the user's own ~/airflow.
 export AIRFLOW_HOME := $(CURDIR)/.build/airflow-$(AIRFLOW)
@@ -19,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws lock clean
+.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline fuzz local-aws lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +58,9 @@ bench: $(READY) $(BENCH_READY) ## Measure against peers, which live in an enviro
 
 bench-pipeline: $(READY) ## Measure the whole pipeline: documents a second, memory of every task, enqueue, listing
 	$(BIN)/python -m benchmarks.pipeline --documents $(DOCS) $(BENCH_ARGS)
+
+fuzz: $(READY) ## Try mutated messages, settings, answers and documents for a while (SECONDS=60 SEED=1)
+	$(BIN)/python -m tests.hostile.fuzz --seconds $(SECONDS) --seed $(SEED) --corpus $(CORPUS)/bad
 
 local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
 	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)
