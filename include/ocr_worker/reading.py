@@ -6,6 +6,7 @@ processes or limits.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -217,13 +218,25 @@ def _without_ocr(base: Reading, verdict: Verdict, layer_error: PdfOpsError | Non
     return replace(base, text="", method=Method.NONE, reason=MethodReason.OCR_OFF)
 
 
-# NUL ends a string in too many programs; pdfium marks a hyphen at the end of a line with U+FFFE.
-_REPLACED = (("\r\n", "\n"), ("\r", "\n"), ("\0", ""), ("\u2028", "\n"), ("\u2029", "\n"), ("\ufffe", "-"))
+# pdfium marks a hyphen at the end of a line with U+FFFE.
+_REPLACED = (
+    ("\r\n", "\n"),
+    ("\r", "\n"),
+    ("\v", "\n"),
+    ("\f", "\n"),
+    ("\u2028", "\n"),
+    ("\u2029", "\n"),
+    ("\ufffe", "-"),
+)
+# NUL ends a string in too many programs, and an escape sequence acts on whoever shows the text.
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
 
 def clean_text(text: str) -> str:
-    """Text as every row holds it: newlines only, no NUL, valid Unicode."""
+    """Text as every row holds it: newlines and tabs but no other control character, valid Unicode."""
     for odd, plain in _REPLACED:
         if odd in text:
             text = text.replace(odd, plain)
+    if _CONTROL.search(text) is not None:
+        text = _CONTROL.sub("", text)
     return text if text.isascii() else text.encode("utf-8", errors="replace").decode("utf-8")
