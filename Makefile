@@ -5,6 +5,10 @@ LOCK := locks/airflow-$(AIRFLOW).txt
 READY := $(VENV)/.ready
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
+AWS_CLI_VENV := .venv-aws-cli
+AWS_CLI_READY := $(AWS_CLI_VENV)/.ready
+CHECKOV_VENV := .venv-checkov
+CHECKOV_READY := $(CHECKOV_VENV)/.ready
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
@@ -12,6 +16,9 @@ PORT ?= 8080
 DOCS ?= 20000
 SECONDS ?= 60
 SEED ?= 1
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE ?= pdf-ops-worker
+LANGUAGES ?= eng
 
 # Airflow must never touch the user's own ~/airflow.
 export AIRFLOW_HOME := $(CURDIR)/.build/airflow-$(AIRFLOW)
@@ -21,7 +28,8 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline fuzz local-aws lock clean
+.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline fuzz local-aws image image-test \
+	compose-env compose-images compose-test mwaa mwaa-publish mwaa-test terraform-test release lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,10 +73,46 @@ fuzz: $(READY) ## Try mutated messages, settings, answers and documents for a wh
 local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
 	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)
 
+mwaa: $(READY) ## Build what Amazon MWAA takes, in dist/mwaa (AIRFLOW=3.2.1; WHEELS=1 for one without a package index)
+	@$(BIN)/python -m mwaa build --airflow $(AIRFLOW) $(if $(WHEELS),--wheels)
+
+mwaa-publish: mwaa ## Bring it into the bucket of an environment (BUCKET=... ENVIRONMENT=... TFVARS=... REPLACE=1)
+	@$(BIN)/python -m mwaa publish --bucket '$(BUCKET)' $(if $(ENVIRONMENT),--environment '$(ENVIRONMENT)') \
+		$(if $(TFVARS),--tfvars '$(TFVARS)') $(if $(REPLACE),--replace)
+
+mwaa-test: $(READY) $(AWS_CLI_READY) ## Install the bundle as MWAA does, on Python 3.12 and both versions of Airflow, and run the DAG
+	$(BIN)/pytest tests/mwaa $(MWAA_TEST_ARGS)
+
+terraform-test: $(READY) $(CHECKOV_READY) ## Check include/terraform: format, against the code, permissions against real runs, checkov
+	@command -v terraform >/dev/null || { echo 'terraform is missing: install 1.9 or newer, https://developer.hashicorp.com/terraform/install'; exit 1; }
+	$(BIN)/pytest tests/terraform tests/e2e/test_permissions.py
+	$(CHECKOV_VENV)/bin/checkov --directory include/terraform --framework terraform --skip-download --compact --quiet
+
+image: ## Build the worker's image with docker or podman (LANGUAGES="eng deu", IMAGE=...; the tag is our version)
+	@scripts/engine.sh build --file include/ocr_worker/Dockerfile --tag $(IMAGE):$(VERSION) \
+	  --build-arg LANGUAGES="$(LANGUAGES)" --build-arg VERSION=$(VERSION) \
+	  --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) .
+
+image-test: image $(READY) ## Build the worker's image, run it, and test it; without an engine, one is set up in .build/
+	@ENGINE=$$(scripts/engine.sh find) IMAGE=$(IMAGE):$(VERSION) $(BIN)/pytest -s tests/image
+
+compose-env: ## Write .env for docker-compose.yaml, with secrets of your own
+	@scripts/compose-env.sh
+
+compose-images: image ## Build both images of docker-compose.yaml
+	@scripts/engine.sh build --file include/local_airflow/Dockerfile --tag pdf-ops-local:$(VERSION) .
+
+compose-test: compose-images $(READY) ## Bring up what docker-compose.yaml describes, and run the DAG in it
+	@scripts/engine.sh alone $(BIN)/pytest -s tests/compose
+
+release: $(READY) ## Check, set the version, build the bundles, commit and tag (VERSION=1.2.3)
+	@$(BIN)/python scripts/release.py '$(if $(filter command,$(origin VERSION)),$(VERSION))'
+
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
 	@UV="$$(scripts/setup.sh uv)" scripts/lock.sh
 
 clean: ## Remove all that make created, the environments included
+	@scripts/engine.sh clean
 	rm -rf .build .uv .venv .venv-* .pytest_cache .ruff_cache .mypy_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -80,4 +124,12 @@ $(READY): $(LOCK) pyproject.toml scripts/setup.sh
 $(BENCH_READY): locks/bench.txt scripts/setup.sh
 	@scripts/setup.sh tools
 	@scripts/setup.sh venv $(BENCH_VENV) locks/bench.txt
+	@touch $@
+
+$(AWS_CLI_READY): locks/aws-cli.txt scripts/setup.sh
+	@scripts/setup.sh venv $(AWS_CLI_VENV) locks/aws-cli.txt
+	@touch $@
+
+$(CHECKOV_READY): locks/checkov.txt scripts/setup.sh
+	@scripts/setup.sh venv $(CHECKOV_VENV) locks/checkov.txt
 	@touch $@

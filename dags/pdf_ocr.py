@@ -128,7 +128,9 @@ PARAMS = {
         type="string",
         pattern="^(auto|[1-9][0-9]*)$",
         title="Workers",
-        description=f"auto sizes the fleet by documents and bytes; at most {setting('max_workers')}.",
+        description=(
+            f"auto sizes the fleet by documents, bytes and the last run; at most {setting('max_workers')}."
+        ),
         section="With what",
     ),
     "capacity": Param(
@@ -235,11 +237,14 @@ with DAG(
     with TaskGroup("read", prefix_group_id=False, tooltip="Workers on ECS, and the wait for them"):
         plan_fleet = PlanFleetOperator(
             task_id="plan_fleet",
+            **PLACES,
             listing=listing,
             workers="{{ params.workers }}",
             max_workers="{{ setting('max_workers') }}",
             documents_per_worker="{{ setting('documents_per_worker') }}",
             megabytes_per_worker="{{ setting('megabytes_per_worker') }}",
+            target_minutes="{{ setting('target_minutes') }}",
+            **CONNECTION,
         )
         fleet = PdfFleetOperator.partial(
             task_id="fleet",

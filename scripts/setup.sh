@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh tools                      Tesseract with English and orientation data, and poppler
 #   scripts/setup.sh venv DIR LOCK [--project]  a virtual environment with exactly what LOCK holds (and this project)
+#   scripts/setup.sh apt COMMAND:PACKAGE...     Debian's package for each command that is missing
 #   scripts/setup.sh uv                         print the path of a working uv, installing one in .uv/ if need be
 #
 # PYTHON=... picks the interpreter; otherwise python3.12, python3.11 or python3, whichever runs and is in range.
@@ -47,18 +48,29 @@ missing_tools() {
 }
 
 apt_install() { # apt_install PACKAGE...
-  local install=(apt-get install -y --no-install-recommends "$@") as_root=(env DEBIAN_FRONTEND=noninteractive)
+  local install=(apt-get install -y --no-install-recommends "$@") as_root=(env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1)
   if ((EUID != 0)); then
     sudo -n true 2>/dev/null || die 'not allowed to install packages here. Run this, then make again:' \
       "  sudo apt-get update && sudo ${install[*]}"
     as_root=(sudo -n "${as_root[@]}")
   fi
+  # RUNLEVEL: a service that is installed must not start by itself.
   say "installing $* (apt)"
   # A fresh machine has no package lists, an old one stale lists: fetch new ones only if these do not do.
   quietly "${as_root[@]}" "${install[@]}" 2>/dev/null ||
     { quietly "${as_root[@]}" apt-get update && quietly "${as_root[@]}" "${install[@]}"; } ||
     die 'apt could not (above is what it said). Run this, then make again:' \
       "  sudo apt-get update && sudo ${install[*]}"
+}
+
+install_commands() { # install_commands COMMAND:PACKAGE...
+  local pair missing=()
+  for pair in "$@"; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+  done
+  if ((${#missing[@]} == 0)); then return; fi
+  command -v apt-get >/dev/null || die 'apt-get is not here. Missing, by their Debian names:' "  ${missing[*]}"
+  apt_install "${missing[@]}"
 }
 
 install_tools() {
@@ -153,6 +165,7 @@ create_venv() { # create_venv DIR LOCK [--project]
 case ${1:-} in
   tools) install_tools ;;
   venv) create_venv "${@:2}" ;;
+  apt) install_commands "${@:2}" ;;
   uv) find_uv ;;
-  *) die "usage: scripts/setup.sh tools | venv DIR LOCK [--project] | uv" ;;
+  *) die "usage: scripts/setup.sh tools | venv DIR LOCK [--project] | apt COMMAND:PACKAGE... | uv" ;;
 esac

@@ -13,6 +13,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from local_aws.ecs_container import SOCKET, command_prefix, has_engine
+from local_aws.ecs_tasks import WORKER_IMAGE
 from local_aws.running import (
     DEFAULT_DATA,
     DEFAULT_ECS_PORT,
@@ -21,7 +23,7 @@ from local_aws.running import (
     LocalAws,
     find_running,
 )
-from local_aws.servers import LocalAwsError
+from local_aws.servers import HOST, LocalAwsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +42,8 @@ def build_parser() -> argparse.ArgumentParser:
         "up",
         help="start it, and run until Ctrl-C",
         description="Start it with the resources of include/resources.json, print how to use it, and run "
-        "until Ctrl-C. ECS tasks run as processes of this machine. What is in it is gone when it stops.",
+        "until Ctrl-C. ECS tasks run as processes of this machine, unless told otherwise. What is in it is "
+        "gone when it stops.",
         epilog='LOCAL_AWS_IMAGES={"NAME": ["COMMAND", "ARGUMENT"]} adds images that ECS tasks may use.',
     )
     up.add_argument(
@@ -56,6 +59,20 @@ def build_parser() -> argparse.ArgumentParser:
         help="port of ECS; 0 takes a free one (default: %(default)s)",
     )
     up.add_argument("--region", default=DEFAULT_REGION, help="region to be (default: %(default)s)")
+    up.add_argument(
+        "--host",
+        default=HOST,
+        metavar="NAME",
+        help="what clients call this machine; a name also lets other machines in (default: %(default)s)",
+    )
+    up.add_argument(
+        "--task-image",
+        metavar="IMAGE",
+        help=f"run the worker's tasks as containers of this image where a Docker engine is at {SOCKET}",
+    )
+    up.add_argument(
+        "--task-network", default="host", metavar="NAME", help="their network (default: %(default)s)"
+    )
     env = commands.add_parser(
         "env",
         help="print the environment of the one that runs",
@@ -90,7 +107,17 @@ def _up(options: argparse.Namespace) -> int:
     # Before the start, so that a signal during it ends in an orderly way too.
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, lambda *_: stop.set())
-    aws = LocalAws(options.data, port=options.port, ecs_port=options.ecs_port, region=options.region)
+    images = {}
+    if options.task_image and has_engine():
+        images[WORKER_IMAGE] = command_prefix(options.task_image, options.task_network)
+    aws = LocalAws(
+        options.data,
+        port=options.port,
+        ecs_port=options.ecs_port,
+        region=options.region,
+        host=options.host,
+        images=images,
+    )
     with aws:
         print(describe(aws), flush=True)
         while aws.is_running and not stop.wait(_WATCH_S):
@@ -105,7 +132,7 @@ def describe(aws: LocalAws) -> str:
     """What a person who has just started it wants to know."""
     addresses = {
         "S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager": aws.endpoint_url,
-        "ECS, whose tasks are processes of this machine": aws.ecs_endpoint_url,
+        "ECS, whose tasks are processes or containers of this machine": aws.ecs_endpoint_url,
         "logs, and what tasks print": str(aws.data),
     }
     width = max(map(len, addresses)) + 3

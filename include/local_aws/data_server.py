@@ -10,9 +10,11 @@ import argparse
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from local_aws import long_queues
+from local_aws.recording import Recorder, recording_app
 from local_aws.servers import BACKLOG, end_with_parent
 
 if TYPE_CHECKING:
@@ -27,12 +29,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--calls", type=Path)
     options = parser.parse_args()
     # What is in it is gone with it anyway: no need to wait for anyone.
     end_with_parent(options.parent, lambda: os._exit(1))
     long_queues.install()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(options.socket))
+        recorder = Recorder(options.calls) if options.calls else None
+        runner.run(_serve(options.socket, recorder))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -44,7 +48,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(descriptor: int) -> None:
+async def _serve(descriptor: int, recorder: Recorder | None) -> None:
     from hypercorn.asyncio import serve
     from hypercorn.config import Config
     from ministack.app import app
@@ -62,7 +66,8 @@ async def _serve(descriptor: int) -> None:
     async def until_ended() -> None:
         await ended.wait()
 
-    await serve(app, config, shutdown_trigger=until_ended)
+    served: Any = recording_app(app, recorder) if recorder else app
+    await serve(served, config, shutdown_trigger=until_ended)
 
 
 if __name__ == "__main__":

@@ -48,11 +48,12 @@ from local_aws.ecs_tasks import (
     TaskSpec,
     parse_images,
 )
+from local_aws.recording import Recorder, recording_wsgi_app
 from local_aws.servers import HOST, end_with_parent, terminate_self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from wsgiref.types import StartResponse, WSGIEnvironment
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from moto.ecs.models import Cluster, TaskDefinition
 
@@ -407,6 +408,7 @@ def main() -> None:
     parser.add_argument("--socket", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--tasks", type=Path, required=True)
+    parser.add_argument("--calls", type=Path)
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
@@ -417,7 +419,9 @@ def main() -> None:
     ProcessEcs.runner = runner
     ProcessEcs.controls = controls
     urls.url_paths["{0}/$"] = ProcessEcs.dispatch
-    moto_app = create_backend_app("ecs")
+    moto_app: WSGIApplication = create_backend_app("ecs")
+    if options.calls:
+        moto_app = recording_wsgi_app(moto_app, Recorder(options.calls))
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if not environ["PATH_INFO"].startswith(f"{CONTROL_PATH}/"):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from local_aws.ecs_logs import MAX_LINE_BYTES, LogShipper, LogStream, LogStreamError
+from local_aws.recording import Caller
 from local_aws.servers import PASSED_ENVIRONMENT, kill_all
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ IMAGES_VARIABLE = "LOCAL_AWS_IMAGES"
 AWS_VARIABLES = (
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_ECS",
-    "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_DEFAULT_REGION",
     "AWS_REGION",
@@ -242,6 +242,8 @@ class Task:
                 ) from error
         passed = (*PASSED_ENVIRONMENT, *AWS_VARIABLES)
         environment = {name: os.environ[name] for name in passed if name in os.environ}
+        # As in AWS, the container has a role of its own, not that of ECS, which starts it.
+        environment["AWS_ACCESS_KEY_ID"] = Caller.WORKER.value
         environment |= {"HOME": str(self._folder)} | dict(container.environment)
         with self._lock:
             if self._state.desired is Status.STOPPED:

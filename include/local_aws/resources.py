@@ -96,7 +96,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """The worker's container."""
+    """The worker's container.
+
+    The last two hold in a deployment: a process of the local AWS has its system's files and limits.
+    """
 
     name: str
     image: str
@@ -105,6 +108,8 @@ class Container:
     log_group: str
     log_stream_prefix: str
     environment: tuple[Setting, ...]
+    scratch_path: str
+    open_files: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from local_aws.bootstrap import create_resources
 from local_aws.ecs_tasks import CONTROL_PATH, IMAGES_VARIABLE, SUBNET, parse_images
+from local_aws.recording import Call, Caller, read_calls
 from local_aws.resources import RESOURCES_FILE, load_resources
-from local_aws.servers import HOST, LocalAwsError, Server, bind, post
+from local_aws.servers import ACCOUNT, HOST, LocalAwsError, Server, bind, post
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +28,6 @@ DEFAULT_DATA = Path(".build/local-aws")
 DEFAULT_PORT = 4566
 DEFAULT_ECS_PORT = 4567
 DEFAULT_REGION = "us-east-1"
-ACCOUNT = "000000000000"
 
 # Not ECS, where ministack without Docker would leave tasks running for ever: see local_aws.ecs_server.
 _MINISTACK_SERVICES = (
@@ -70,9 +70,11 @@ class LocalAws:
         port: Where S3, SQS, DynamoDB, CloudWatch Logs and Secrets Manager are; 0 takes a free one.
         ecs_port: Where ECS is; 0 takes a free one.
         region: The region that it takes itself for.
+        host: What clients call this machine; with another name than this machine's own, others can reach it.
         images: What image names run besides the worker's: the beginning of a command line each, to which the
             container's command is added. ``LOCAL_AWS_IMAGES`` does the same.
         resources: The file of resources.
+        is_recorded: Whether ``calls`` tells what was called, by whom.
 
     Raises:
         LocalAwsError: If a port is in use, another one runs in the data folder, or a server does not start.
@@ -85,14 +87,18 @@ class LocalAws:
         port: int = DEFAULT_PORT,
         ecs_port: int = DEFAULT_ECS_PORT,
         region: str = DEFAULT_REGION,
+        host: str = HOST,
         images: Mapping[str, Sequence[str]] | None = None,
         resources: Path = RESOURCES_FILE,
+        is_recorded: bool = False,
     ) -> None:
         self.data = data.resolve()
         self.region = region
+        self.host = host
         self.resources = load_resources(resources)
         self._ports = (port, ecs_port)
         self._images = images or {}
+        self._is_recorded = is_recorded
         self._servers: list[Server] = []
         self._cleanup = contextlib.ExitStack()
         self._clients: dict[str, Any] = {}
@@ -118,28 +124,31 @@ class LocalAws:
     def _start(self, stack: contextlib.ExitStack) -> None:
         self.data.mkdir(parents=True, exist_ok=True)
         _lock(self.data, stack)
-        port = stack.enter_context(bind(self._ports[0], "--port"))
-        ecs_port = stack.enter_context(bind(self._ports[1], "--ecs-port"))
-        self.endpoint_url = f"http://{HOST}:{port.getsockname()[1]}"
-        self.ecs_endpoint_url = f"http://{HOST}:{ecs_port.getsockname()[1]}"
+        port = stack.enter_context(bind(self._ports[0], "--port", self.host))
+        ecs_port = stack.enter_context(bind(self._ports[1], "--ecs-port", self.host))
+        self.endpoint_url = f"http://{self.host}:{port.getsockname()[1]}"
+        self.ecs_endpoint_url = f"http://{self.host}:{ecs_port.getsockname()[1]}"
         images = dict(parse_images(os.environ.get(IMAGES_VARIABLE))) | dict(self._images)
+
+        calls = ["--calls", str(self._calls_file)] if self._is_recorded else []
+        self._calls_file.unlink(missing_ok=True)
 
         data = Server("ministack", self.data / "ministack.log")
         stack.callback(data.stop, _DATA_GRACE_S)
         data.start(
             "local_aws.data_server",
             port,
-            [],
-            _ministack_environment(port.getsockname()[1], self.region),
+            calls,
+            _ministack_environment(self.host, port.getsockname()[1], self.region),
         )
         ecs = Server("the local ECS", self.data / "ecs.log")
         stack.callback(ecs.stop, _ECS_GRACE_S)  # Before the data services: tasks use them to the last.
         ecs.start(
             "local_aws.ecs_server",
             ecs_port,
-            ["--tasks", str(self.data / "tasks")],
+            ["--tasks", str(self.data / "tasks"), *calls],
             {
-                **self._connection(),
+                **self._connection(Caller.EXECUTION),
                 "MOTO_ACCOUNT_ID": ACCOUNT,
                 IMAGES_VARIABLE: json.dumps({name: list(prefix) for name, prefix in images.items()}),
             },
@@ -160,13 +169,15 @@ class LocalAws:
 
     def environment(self) -> dict[str, str]:
         """The environment variables with which a program uses it, the worker's settings among them."""
+        group = self.resources.log_groups[self.resources.task_definition.container.log_group]
         return {
-            **self._connection(),
+            **self._connection(Caller.CONTROL_PLANE),
             **self._settings,
+            "PDF_OPS_LOG_GROUP_NAME": group.name,
             "PDF_OPS_ECS_CLUSTER": self.resources.cluster.name,
             "PDF_OPS_ECS_TASK_DEFINITION": self.resources.task_definition.family,
             "PDF_OPS_ECS_SUBNETS": SUBNET,
-            **_without_proxy(),
+            **_without_proxy(self.host),
         }
 
     def client(self, service: str) -> Any:
@@ -185,6 +196,14 @@ class LocalAws:
         """What the process of a task, given by ARN or id, has printed so far."""
         file = self.data / "tasks" / f"{task.rsplit('/', 1)[-1]}.log"
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+
+    @property
+    def _calls_file(self) -> Path:
+        return self.data / "calls.jsonl"
+
+    def calls(self) -> set[Call]:
+        """What has been called so far, if that is recorded."""
+        return read_calls(self._calls_file)
 
     # --- making it do what AWS does only at times ---
 
@@ -208,11 +227,11 @@ class LocalAws:
 
     # --- connecting ---
 
-    def _connection(self) -> dict[str, str]:
+    def _connection(self, caller: Caller) -> dict[str, str]:
         return {
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_ENDPOINT_URL_ECS": self.ecs_endpoint_url,
-            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_ACCESS_KEY_ID": caller.value,
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_DEFAULT_REGION": self.region,
             "AWS_REGION": self.region,
@@ -229,7 +248,7 @@ class LocalAws:
         hidden = {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
         session = boto3.session.Session(
             botocore_session=botocore.session.Session(session_vars=hidden),
-            aws_access_key_id="test",
+            aws_access_key_id=Caller.ADMINISTRATOR.value,
             aws_secret_access_key="test",  # noqa: S106 -- no secret
             region_name=self.region,
         )
@@ -257,8 +276,9 @@ def find_running(data: Path) -> Running:
     return running
 
 
-def _ministack_environment(port: int, region: str) -> dict[str, str]:
+def _ministack_environment(host: str, port: int, region: str) -> dict[str, str]:
     return {
+        "MINISTACK_HOST": host,
         "GATEWAY_PORT": str(port),
         "MINISTACK_REGION": region,
         "MINISTACK_ACCOUNT_ID": ACCOUNT,
@@ -282,10 +302,10 @@ def _lock(data: Path, stack: contextlib.ExitStack) -> None:
         ) from None
 
 
-def _without_proxy() -> dict[str, str]:
+def _without_proxy(host: str) -> dict[str, str]:
     """Where a proxy is set for HTTP, the variables that keep it away from this machine's own addresses."""
     if not any(os.environ.get(name) for name in _PROXY_VARIABLES):
         return {}
     hosts = [*filter(None, os.environ.get("NO_PROXY", os.environ.get("no_proxy", "")).split(","))]
-    value = ",".join(dict.fromkeys([*hosts, HOST, "localhost"]))
+    value = ",".join(dict.fromkeys([*hosts, host, HOST, "localhost"]))
     return {"NO_PROXY": value, "no_proxy": value}

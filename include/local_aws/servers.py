@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "127.0.0.1"
+# Whose resources they are.
+ACCOUNT = "000000000000"
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 -- only for one that goes by a name, and so by choice
 # What a server may know of the environment: a person's own AWS settings are not in it.
 PASSED_ENVIRONMENT = (
     "PATH",
@@ -51,11 +54,12 @@ class LocalAwsError(Exception):
     """The local AWS cannot start, or is not there; the message says what to do."""
 
 
-def bind(port: int, option: str) -> socket.socket:
-    """Take a port, or a free one for 0.
+def bind(port: int, option: str, host: str = HOST) -> socket.socket:
+    """Take a port, or a free one for 0: for this machine alone, unless the host has a name for others.
 
     Args:
         port: Which.
+        host: What clients call this machine.
         option: The option that chooses another, for the message.
 
     Raises:
@@ -64,7 +68,7 @@ def bind(port: int, option: str) -> socket.socket:
     taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        taken.bind((HOST, port))
+        taken.bind((HOST if host == HOST else _EVERYWHERE, port))
     except (OSError, OverflowError) as error:
         taken.close()
         is_in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE

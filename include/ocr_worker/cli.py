@@ -96,6 +96,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="show engines, versions, languages and limits",
         description="Show which engines, versions, languages and limits are in force, and what is missing.",
     )
+    doctor.add_argument(
+        "--quick",
+        action="store_true",
+        help="only what would make every document fail, and nothing started: for a health check",
+    )
     _add_settings(doctor, WorkerSettings)
     return parser
 
@@ -128,7 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "mirror":
             return _mirror(options)
         settings = load(WorkerSettings, _flags(options))
-        return _doctor(settings) if options.command == "doctor" else _extract(options, settings)
+        if options.command == "doctor":
+            return _doctor(settings, is_quick=options.quick)
+        return _extract(options, settings)
     except SettingsError as error:
         return _fail(f"settings:\n  {str(error).replace(chr(10), chr(10) + '  ')}")
     except InputError as error:
@@ -200,10 +207,10 @@ def _extract(options: argparse.Namespace, settings: WorkerSettings) -> int:
     return SOME_FAILED if summary.documents_failed else DONE
 
 
-def _doctor(settings: WorkerSettings) -> int:
-    from ocr_worker.doctor import examine, report
+def _doctor(settings: WorkerSettings, *, is_quick: bool) -> int:
+    from ocr_worker.doctor import examine, examine_quickly, report
 
-    findings = examine(settings)
+    findings = examine_quickly(settings) if is_quick else examine(settings)
     print(report(findings))
     is_broken = any(finding.problem and finding.is_fatal for finding in findings)
     return USAGE_OR_ENVIRONMENT if is_broken else DONE

@@ -1,11 +1,14 @@
 """``ocr-worker doctor``: which engines, versions, languages and limits are in force, and what is missing.
 
-Looks only; the limits are tried in a process of their own.
+Looks only; the limits are tried in a process of their own. The quick look, a container's health check,
+starts no process and loads no engine.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -68,6 +71,11 @@ def examine(settings: WorkerSettings) -> list[Finding]:
     ]
 
 
+def examine_quickly(settings: WorkerSettings) -> list[Finding]:
+    """Look only at what would make every document fail."""
+    return [_ocr_is_there(), *_languages(settings), _scratch(settings)]
+
+
 def report(findings: list[Finding]) -> str:
     """The findings for people."""
     width = max(len(finding.name) for finding in findings)
@@ -105,6 +113,18 @@ def _engines() -> Iterator[Finding]:
         name="OCR stand-in",
         found=program or "missing",
         problem="" if program else "tesserocr has no stand-in; run: apt-get install tesseract-ocr",
+    )
+
+
+def _ocr_is_there() -> Finding:
+    """Whether there is an OCR engine, told without loading or starting it."""
+    has_library = importlib.util.find_spec("tesserocr") is not None
+    has_engine = has_library or shutil.which(tesseract.PROGRAM) is not None
+    return Finding(
+        name="OCR",
+        found="tesserocr" if has_library else tesseract.PROGRAM if has_engine else "missing",
+        problem="" if has_engine else "No page can be read by OCR; run: pip install tesserocr",
+        is_fatal=True,
     )
 
 
@@ -164,17 +184,23 @@ def tried_limits(wanted: str) -> str:
 
 
 def _scratch(settings: WorkerSettings) -> Finding:
+    folder, problem, free = settings.scratch_dir, "", 0
     try:
-        free = shutil.disk_usage(settings.scratch_dir).free
+        free = shutil.disk_usage(folder).free
     except OSError as error:
+        problem = error.strerror or str(error)
+    else:
+        # Also false on a file system that is mounted read-only.
+        problem = "" if os.access(folder, os.W_OK | os.X_OK) else "It cannot be written"
+    if problem:
         return Finding(
             name="scratch",
-            found=str(settings.scratch_dir),
-            problem=f"{error.strerror}; set OCR_SCRATCH_DIR to a folder that can be written",
+            found=str(folder),
+            problem=f"{problem}; set OCR_SCRATCH_DIR to a folder that can be written",
             is_fatal=True,
         )
     return Finding(
         name="scratch",
-        found=f"{settings.scratch_dir}, {free / 1e9:.1f} GB free",
+        found=f"{folder}, {free / 1e9:.1f} GB free",
         problem="Less than 1 GB is free; set OCR_SCRATCH_DIR" if free < _LOW_DISK_BYTES else "",
     )

@@ -230,11 +230,22 @@ class Settings:
     )
     max_workers: Annotated[int, Option("Most workers of one run.", minimum=1, maximum=1_000)] = 20
     documents_per_worker: Annotated[
-        int, Option("Documents that justify another worker.", minimum=1, maximum=10_000_000)
+        int,
+        Option(
+            "Documents that justify another worker, before a run has shown how fast they are.",
+            minimum=1,
+            maximum=10_000_000,
+        ),
     ] = 2_000
-    megabytes_per_worker: Annotated[
-        int, Option("Megabytes that justify another worker.", minimum=1, maximum=10_000_000)
-    ] = 2_000
+    megabytes_per_worker: Annotated[int, Option("Megabytes that do.", minimum=1, maximum=10_000_000)] = 2_000
+    target_minutes: Annotated[
+        float,
+        Option(
+            "Minutes that a run should take, once one has shown how fast workers are.",
+            minimum=1,
+            maximum=10_080,
+        ),
+    ] = 30.0
     failure_threshold: Annotated[
         float, Option("Share of failed documents that ends a run.", minimum=0, maximum=1)
     ] = 0.5

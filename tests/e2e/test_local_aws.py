@@ -164,8 +164,9 @@ def test_overrides_replace_the_command_and_add_to_the_environment(ecs: Ecs) -> N
     environment = dict(line.split("=", 1) for line in ecs.lines(task))
     assert (environment["A"], environment["B"]) == ("defined", "overridden")
     offered = ecs.aws.environment()
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_ECS", "AWS_ACCESS_KEY_ID", "AWS_REGION"):
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_ECS", "AWS_REGION"):
         assert environment[name] == offered[name]
+    assert environment["AWS_ACCESS_KEY_ID"] == "worker"
     # Nothing else that happens to be set where the local AWS was started.
     assert "PYTEST_VERSION" in os.environ
     assert "PYTEST_VERSION" not in environment
@@ -444,8 +445,8 @@ def test_the_resources_are_as_the_file_defines_them(local_aws: LocalAws) -> None
     environment = local_aws.environment()
     s3, sqs, dynamodb = (local_aws.client(name) for name in ("s3", "sqs", "dynamodb"))
 
-    assert s3.get_bucket_versioning(Bucket=environment["INPUT_S3_BUCKET"])["Status"] == "Enabled"
-    assert "Status" not in s3.get_bucket_versioning(Bucket=environment["OUTPUT_S3_BUCKET"])
+    for name in ("INPUT_S3_BUCKET", "OUTPUT_S3_BUCKET", "MANIFEST_S3_BUCKET"):
+        assert s3.get_bucket_versioning(Bucket=environment[name])["Status"] == "Enabled"
     queue = sqs.get_queue_attributes(QueueUrl=environment["SQS_QUEUE_URL"], AttributeNames=["All"])
     assert queue["Attributes"]["VisibilityTimeout"] == "300"
     assert queue["Attributes"]["ReceiveMessageWaitTimeSeconds"] == "20"
@@ -530,6 +531,23 @@ def test_tasks_end_with_it_even_when_the_server_that_started_them_was_killed(tmp
 
     wait_for(lambda: pids_of(aws) == [])
     assert not psutil.pid_exists(shell)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+@pytest.mark.parametrize(("host", "is_reached"), [("127.0.0.1", False), ("localhost", True)])
+def test_only_one_that_goes_by_a_name_is_reached_from_elsewhere(
+    tmp_path: Path, host: str, is_reached: bool
+) -> None:
+    with LocalAws(tmp_path, port=0, ecs_port=0, host=host) as aws:
+        given = aws.environment()
+        for url in (aws.endpoint_url, aws.ecs_endpoint_url):
+            with socket.socket() as caller:
+                code = caller.connect_ex(("127.0.0.2", int(url.rpartition(":")[2])))
+            assert (code == 0) is is_reached
+
+    assert given["AWS_ENDPOINT_URL"].startswith(f"http://{host}:")
+    assert given["AWS_ENDPOINT_URL_ECS"].startswith(f"http://{host}:")
+    assert given["SQS_QUEUE_URL"].startswith(f"{given['AWS_ENDPOINT_URL']}/")
 
 
 def test_a_port_in_use_is_named_with_the_way_out(tmp_path: Path) -> None:

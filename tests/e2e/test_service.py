@@ -383,3 +383,21 @@ def test_no_temporary_files_are_left(world: World, tmp_path: Path, text: bytes) 
     world.work(OCR_SCRATCH_DIR=scratch)
 
     assert not list(scratch.iterdir())
+
+
+def test_a_worker_that_runs_forever_waits_for_more_until_it_is_told_to_stop(
+    world: World, text: bytes
+) -> None:
+    world.start_run(RUN, 2)
+    worker = world.start_worker("--forever", IDLE_S=0)
+    for name in ("a.pdf", "b.pdf"):
+        world.order(RUN, name, text)
+        world.wait_for_event(worker, "document.done")
+        time.sleep(2)
+        assert worker.poll() is None, "an empty queue does not end it"
+
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=30)
+
+    assert worker.returncode == 0
+    assert world.outcomes(RUN) == {"a.pdf": "done", "b.pdf": "done"}

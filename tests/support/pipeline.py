@@ -94,6 +94,15 @@ class Install:
             )
         return folder
 
+    @property
+    def cwd(self) -> Path:
+        """Where its programs run."""
+        return REPOSITORY
+
+    def variables(self) -> dict[str, str]:
+        """What a run's environment has besides the usual."""
+        return {}
+
     def dags_test(self, *arguments: str) -> list[Any]:
         """The command line of `airflow dags test`."""
         if self.airflow.startswith("3.2."):
@@ -110,7 +119,8 @@ class Install:
             template = self._folder / f"airflow-{self.airflow}"
             if not template.exists():
                 making = self._new_home()
-                run_program([self.bin / "airflow", "db", "migrate"], {**os.environ, **home_variables(making)})
+                environment = {**os.environ, **home_variables(making), **self.variables()}
+                run_program([self.bin / "airflow", "db", "migrate"], environment, cwd=self.cwd)
                 making.rename(template)
         home = self._new_home()
         shutil.copy(template / "airflow.db", home)
@@ -126,16 +136,19 @@ def home_variables(home: Path) -> dict[str, str]:
     return {"AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
 
 
-def run_program(command: list[Any], environment: Mapping[str, str]) -> str:
+def run_program(command: list[Any], environment: Mapping[str, str], cwd: Path = REPOSITORY) -> str:
     """Run a program that must succeed; returns what it printed."""
-    code, output = try_program(command, environment)
+    code, output = try_program(command, environment, cwd)
     assert code == 0, output[-5_000:]
     return output
 
 
-def try_program(command: list[Any], environment: Mapping[str, str]) -> tuple[int, str]:
+def try_program(
+    command: list[Any], environment: Mapping[str, str], cwd: Path = REPOSITORY
+) -> tuple[int, str]:
     ran = subprocess.run(
         command,
+        cwd=cwd,
         env=dict(environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -189,9 +202,12 @@ class Pipeline(World):
         container["image"] = image or container["image"]
         container["command"] = list(command) or container["command"]
         kept = ("requiresCompatibilities", "networkMode", "cpu", "memory", "containerDefinitions")
-        family = f"{self.input}-worker"
-        ecs.register_task_definition(family=family, **{name: definition[name] for name in kept})
-        self._settings["ECS_TASK_DEFINITION"] = family
+        ecs.register_task_definition(family=self.task_family, **{name: definition[name] for name in kept})
+        self._settings["ECS_TASK_DEFINITION"] = self.task_family
+
+    @property
+    def task_family(self) -> str:
+        return f"{self.input}-worker"
 
     def run(self, *, has_logical_date: bool = True, **conf: Any) -> Run:
         """Run the DAG to its end, in a home of its own."""
@@ -201,12 +217,13 @@ class Pipeline(World):
         environment |= {
             "AIRFLOW_CONN_SLACK_TEST": self._slack.connection(channel),
             "PATH": f"{programs}{os.pathsep}{environment['PATH']}",
+            **self._install.variables(),
         }
         if has_logical_date:
             command = self._install.dags_test(DAG_ID, "--conf", json.dumps(conf))
         else:
             command = self._install.python(WITHOUT_LOGICAL_DATE, DAG_ID, json.dumps(conf))
-        code, output = try_program(command, environment)
+        code, output = try_program(command, environment, self._install.cwd)
         (home / "output.log").write_text(output, encoding="utf-8")
         return Run(self, home, code, output, self._slack, channel)
 

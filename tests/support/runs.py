@@ -247,7 +247,9 @@ class WrittenRun:
                 expires_at=2_000_000_000,
             )
             self.dynamodb.put_item(TableName=RUNS_TABLE, Item=outcome.to_item())
-            total += Counters.of(row.status, pages=row.pages_written, cpu_ms=int(row.cpu_ms))
+            total += Counters.of(
+                row.status, pages=row.pages_written, size_bytes=row.source_size or 0, cpu_ms=int(row.cpu_ms)
+            )
         total = replace(total, retries=1, wasted_ms=50)
         item = runs.worker_key(self.run_id, worker)
         item |= {name: {"N": str(value)} for name, value in total.non_zero().items()}

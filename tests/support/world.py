@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 
+from local_aws.recording import Caller
 from pdf_ops.contract.fingerprint import ReadingConfig
 from pdf_ops.contract.messages import DocumentMessage
 from pdf_ops.contract.runs import Counters, Outcome, RunRecord, run_shards
@@ -104,9 +105,10 @@ class World:
 
     # Working ---------------------------------------------------------------------------------
 
-    def start_worker(self, **settings: object) -> subprocess.Popen[str]:
-        environment = os.environ | self._aws.environment()
-        environment |= {
+    def worker_environment(self, **settings: object) -> dict[str, str]:
+        """What a worker needs to know of this world, wherever it runs."""
+        return {
+            **self._aws.environment(),
             "INPUT_S3_BUCKET": self.input,
             "OUTPUT_S3_BUCKET": f"s3://{self.output}/",
             "MANIFEST_S3_BUCKET": self.output,
@@ -116,15 +118,17 @@ class World:
             "DLQ_SQS_QUEUE_URL": self.dlq,
             "DYNAMO_TABLE_NAME": self.state_table,
             "DYNAMO_RUNS_TABLE_NAME": self.runs_table,
-            "LOG_GROUP_NAME": "",
+            "AWS_ACCESS_KEY_ID": Caller.WORKER.value,
             "IDLE_S": "2",
             "BACKOFF_BASE_S": "1",
             "MAX_WORKERS": "1",
+            **{name: str(value) for name, value in settings.items()},
         }
-        environment |= {name: str(value) for name, value in settings.items()}
+
+    def start_worker(self, *flags: str, **settings: object) -> subprocess.Popen[str]:
         worker = subprocess.Popen(
-            [sys.executable, "-m", "ocr_worker", "run"],
-            env=environment,
+            [sys.executable, "-m", "ocr_worker", "run", *flags],
+            env=os.environ | self.worker_environment(**settings),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -231,6 +231,10 @@ class Layout:
         """The run's report for people."""
         return self._in_run(run_id, "report.html")
 
+    def pace_json(self, config_hash: str) -> S3Uri:
+        """How fast workers were in the last run that read this way; the next fleet is sized by it."""
+        return S3Uri(self.manifest_bucket, f"{self.manifest_prefix}pace/{encode_segment(config_hash)}.json")
+
     def document_pages(self, *, bucket: str, key: str, etag: str, config_hash: str) -> S3Uri:
         """The page rows of one document, as one worker writes them.
 

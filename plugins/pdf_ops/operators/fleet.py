@@ -28,6 +28,8 @@ from pdf_ops.exceptions import (
 )
 from pdf_ops.hooks.clients import aws_client, is_throttled
 from pdf_ops.hooks.ecs import fleet_tasks, started_by_of, tasks_up
+from pdf_ops.operators.run_outputs import RunOutputsOperator
+from pdf_ops.pace import Pace
 from pdf_ops.settings import Capacity
 
 if TYPE_CHECKING:
@@ -75,11 +77,14 @@ def size_fleet(
     max_workers: int,
     documents_per_worker: int,
     bytes_per_worker: int,
+    pace: Pace | None = None,
+    target_s: float = 1_800.0,
 ) -> FleetSize:
     """Say how many workers a run gets.
 
     As many as its documents or its bytes justify, whichever asks for more: many small documents cost
-    round trips, and large ones pages. Never more than the limit, nor than there are documents.
+    round trips, and large ones pages. Where an earlier run shows how fast a worker is, so many that the
+    run takes about ``target_s``. Never more than the limit, nor than there are documents.
 
     Raises:
         FleetError: If the number that was asked for is none.
@@ -93,6 +98,15 @@ def size_fleet(
             raise FleetError(f"workers: {workers!r:.20} is none; accepted: {AUTO}, or a number from 1")
         given = min(int(asked), most)
         return FleetSize(given, f"{asked} asked for, at most {most}")
+    if pace is not None:
+        work_s = pace.worker_s_for(documents, size_bytes)
+        wanted = max(1, math.ceil(work_s / target_s))
+        return FleetSize(
+            min(most, wanted),
+            f"{documents:,} documents of {size_bytes / 1e6:,.0f} MB would take one worker "
+            f"{work_s / 60:,.0f} minutes at the pace of {pace.run_id}, and should take {target_s / 60:,.0f}: "
+            f"that asks for {wanted}; at most {most}",
+        )
     by_documents = math.ceil(documents / documents_per_worker)
     by_bytes = math.ceil(size_bytes / bytes_per_worker)
     count = max(1, min(most, max(by_documents, by_bytes)))
@@ -104,22 +118,27 @@ def size_fleet(
     )
 
 
-class PlanFleetOperator(BaseOperator):
+class PlanFleetOperator(RunOutputsOperator):
     """Say how many workers the run gets; returns their indices, for the fleet to be mapped over.
+
+    The arguments of :class:`~pdf_ops.operators.run_outputs.RunOutputsOperator`, and:
 
     :param listing: The listing's summary.
     :param workers: ``auto``, or how many.
     :param max_workers: The most there may be.
-    :param documents_per_worker: Documents that justify another worker.
-    :param megabytes_per_worker: Megabytes that justify another worker.
+    :param documents_per_worker: Documents that justify another worker, before any run shows their pace.
+    :param megabytes_per_worker: Megabytes that do.
+    :param target_minutes: How long a run should take.
     """
 
     template_fields: Sequence[str] = (
+        *RunOutputsOperator.template_fields,
         "listing",
         "workers",
         "max_workers",
         "documents_per_worker",
         "megabytes_per_worker",
+        "target_minutes",
     )
     ui_color = "#fde8c8"
 
@@ -131,6 +150,7 @@ class PlanFleetOperator(BaseOperator):
         max_workers: int | str = 20,
         documents_per_worker: int | str = 2_000,
         megabytes_per_worker: int | str = 2_000,
+        target_minutes: float | str = 30.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -139,6 +159,7 @@ class PlanFleetOperator(BaseOperator):
         self.max_workers = max_workers
         self.documents_per_worker = documents_per_worker
         self.megabytes_per_worker = megabytes_per_worker
+        self.target_minutes = target_minutes
 
     def execute(self, context: Context) -> list[int]:
         """Size the fleet."""
@@ -152,9 +173,15 @@ class PlanFleetOperator(BaseOperator):
             max_workers=int(self.max_workers),
             documents_per_worker=int(self.documents_per_worker),
             bytes_per_worker=int(self.megabytes_per_worker) * 1_000_000,
+            pace=self._pace(str(summary.get("config_hash") or "")),
+            target_s=float(self.target_minutes) * 60,
         )
         self.log.info("%d worker(s): %s", size.workers, size.reason)
         return list(range(size.workers))
+
+    def _pace(self, config_hash: str) -> Pace | None:
+        data = self.store.read(self.layout.pace_json(config_hash)) if config_hash else None
+        return None if data is None else Pace.from_json(data)
 
 
 class PdfFleetOperator(EcsRunTaskOperator):

@@ -12,10 +12,12 @@ from urllib.parse import quote
 
 from airflow.sdk import TriggerRule
 
+from pdf_ops.contract.runs import Counters
 from pdf_ops.cost import Prices
 from pdf_ops.dead_letters import triage
 from pdf_ops.operators.gate import failed_tasks, upstream_of
 from pdf_ops.operators.run_outputs import RunOutputsOperator
+from pdf_ops.pace import Pace
 from pdf_ops.reporting.content import build, summarise
 from pdf_ops.reporting.page import render
 
@@ -84,12 +86,13 @@ class ReportOperator(RunOutputsOperator):
         """Collect, write both files, and say where they are."""
         layout, store, items = self.layout, self.store, self.items
         ti: Any = context["ti"]
+        now, record, counters = datetime.now(UTC), items.record(), items.counters()
         report = build(
             run_id=self.run_id,
             dag_id=getattr(ti, "dag_id", None),
-            now=datetime.now(UTC),
-            record=items.record(),
-            counters=items.counters(),
+            now=now,
+            record=record,
+            counters=counters,
             listing=self.listing if isinstance(self.listing, dict) else {},
             statistics=_read_json(store, layout.statistics_json(self.run_id)),
             reconciliation=_read_json(store, layout.reconciliation_json(self.run_id)),
@@ -110,6 +113,11 @@ class ReportOperator(RunOutputsOperator):
         )
         store.put(layout.report_json(self.run_id), json.dumps(report, indent=1).encode(), "application/json")
         store.put(layout.report_html(self.run_id), render(report).encode(), "text/html; charset=utf-8")
+        if record is not None and report["state"] == "complete":
+            pace = Pace.of_run(self.run_id, sum(counters.values(), Counters()), _containers(self.fleet), now)
+            if pace is not None:
+                uri = layout.pace_json(record.reading.config_hash)
+                store.put(uri, pace.to_json(), "application/json")
         self.log.info("%s", report["headline"])
         self.log.info("Report: %s (%s)", report["links"]["report_html"], report["links"]["report_console"])
         return summarise(report)

@@ -1,6 +1,6 @@
-"""What the tasks after the fleet have in common: where a run's outputs are, and how to get at them.
+"""What tasks have in common that work on what runs wrote: where it is, and how to get at it.
 
-Not for anything that a task does with them.
+Not for anything that a task does with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunOutputsOperator(BaseOperator):
-    """The base of operators that work on what a run wrote.
+    """The base of operators that work on what runs wrote.
 
     :param output_bucket: The bucket of the datasets. (templated)
     :param output_prefix: The prefix of the datasets. (templated)

@@ -47,7 +47,6 @@ def test_every_setting_of_the_worker_gets_the_value_of_its_resource() -> None:
         "DLQ_SQS_QUEUE_URL": "http://dlq",
         "DYNAMO_TABLE_NAME": "pdf-ops-state",
         "DYNAMO_RUNS_TABLE_NAME": "pdf-ops-runs",
-        "LOG_GROUP_NAME": "/pdf-ops/worker",
         "AWS_REGION": "eu-west-1",
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +30,7 @@ from pdf_ops.operators.fleet import (
     with_environment,
     worker_id_in,
 )
+from pdf_ops.pace import Pace
 
 RUN = "scheduled__2026-01-01T00:00:00+00:00"
 NO_ROOM = {"tasks": [], "failures": [{"reason": "Capacity is unavailable at this time."}]}
@@ -293,12 +295,31 @@ def test_bytes_ask_for_workers_as_documents_do():
         size_fleet(documents=1, size_bytes=1, workers="lots", **limits)
 
 
-def test_the_plan_is_a_list_of_indices_and_a_run_without_work_has_none(context):
-    summary = {"documents": 5_000, "size_bytes": 1, "is_dry_run": False}
-    assert PlanFleetOperator(task_id="plan", listing=summary).execute(context) == [0, 1, 2]
+def test_a_run_is_sized_by_the_pace_of_the_last_one():
+    limits = {"max_workers": 50, "documents_per_worker": 1_000, "bytes_per_worker": 10**9}
+    pace = Pace(run_id="last", documents=1_000, size_bytes=10**9, worker_s=7_200)
+
+    by_documents = size_fleet(documents=5_000, size_bytes=1, pace=pace, target_s=1_800, **limits)
+    assert by_documents.workers == 20
+    assert "pace of last" in by_documents.reason
+    assert size_fleet(documents=10, size_bytes=10 * 10**9, pace=pace, target_s=3_600, **limits).workers == 10
+    assert size_fleet(documents=10, size_bytes=1, pace=pace, **limits).workers == 1
+    assert size_fleet(documents=5_000, size_bytes=1, workers="3", pace=pace, **limits).workers == 3
+
+
+def test_the_plan_is_a_list_of_indices_and_a_run_without_work_has_none(aws, context):
+    summary = {"documents": 5_000, "size_bytes": 1, "is_dry_run": False, "config_hash": "c0ffee"}
+    plan = partial(PlanFleetOperator, task_id="plan", **aws.places)
+
+    assert plan(listing=summary).execute(context) == [0, 1, 2]
+    pace = Pace(run_id="last", documents=1_000, size_bytes=10**9, worker_s=1_800)
+    uri = plan(listing=summary).layout.pace_json("c0ffee")
+    aws.client("s3").put_object(Bucket=uri.bucket, Key=uri.key, Body=pace.to_json())
+    assert plan(listing=summary).execute(context) == [0, 1, 2, 3, 4]
+    assert plan(listing=summary | {"config_hash": "read otherwise"}).execute(context) == [0, 1, 2]
     for nothing in ({"documents": 0}, {"is_dry_run": True}):
         with pytest.raises(AirflowSkipException):
-            PlanFleetOperator(task_id="plan", listing=summary | nothing).execute(context)
+            plan(listing=summary | nothing).execute(context)
 
 
 def test_overrides_that_were_given_are_kept():

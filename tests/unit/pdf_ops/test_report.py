@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from airflow.sdk import DAG, BaseOperator, TriggerRule
-from tests.support.runs import INPUT, LAYOUT_ARGUMENTS, WrittenRun, moto_server
+from tests.support.runs import INPUT, LAYOUT_ARGUMENTS, READING, WrittenRun, moto_server
 
 from pdf_ops.contract.documents import DocumentStatus
 from pdf_ops.contract.errors import ErrorKind
@@ -126,6 +126,17 @@ def test_the_report_says_what_happened_and_what_to_do(run):
         assert text in html
     assert "prefers-color-scheme: dark" in html
     assert result["report_html_uri"] == str(run.layout.report_html(run.run_id))
+
+
+def test_a_whole_run_leaves_its_pace_for_the_next_fleet(run):
+    write(run, [run.document("good.pdf")])
+    merge_and_reconcile(run)
+    container = {"started_at": "2026-03-01T08:00:00+00:00", "stopped_at": "2026-03-01T08:20:00+00:00"}
+
+    report(run, fleet=[container])
+
+    pace = run.json(run.layout.pace_json(READING.config_hash))
+    assert (pace["run_id"], pace["documents"], pace["worker_s"]) == (run.run_id, 1, 1_200)
 
 
 def test_a_run_that_found_nothing_to_read_says_so(run):

@@ -1,0 +1,4 @@
+output "definitions" {
+  description = "The container definitions, as JSON."
+  value       = jsonencode([local.definition])
+}

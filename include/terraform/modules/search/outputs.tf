@@ -1,0 +1,4 @@
+output "endpoint" {
+  description = "Where it is."
+  value       = "https://${aws_opensearch_domain.this.endpoint}"
+}

@@ -1,0 +1,150 @@
+"""What the roles may do is what the programs do: real runs on a local AWS that records every call.
+
+``include/permissions.json`` is what Terraform makes the policies from.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+from tests.support.permissions import Permission, load_permissions
+from tests.support.pipeline import Install, Pipeline, run_program
+from tests.support.slack import SlackEndpoint
+
+from local_airflow.environment import airflow_environment
+from local_aws import LocalAws
+from local_aws.ecs_tasks import SUBNET
+from local_aws.recording import Call, Caller
+from local_aws.servers import ACCOUNT
+from pdf_ops.hooks.ecs import started_by_of
+from samples.documents import text_pdf
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("permissions")]
+
+# A worker that is killed again and again, in short: its message reaches the dead letters without a word.
+LOSE_MESSAGES = """
+import boto3, os
+sqs = boto3.client("sqs")
+queue, dead_letters = os.environ["SQS_QUEUE_URL"], os.environ["DLQ_SQS_QUEUE_URL"]
+for message in sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]:
+    sqs.send_message(QueueUrl=dead_letters, MessageBody=message["Body"])
+    sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+"""
+STOP_FLEET = """
+import sys
+from pdf_ops.operators.fleet import StopFleetOperator
+stopped = StopFleetOperator(task_id="stop", cluster=sys.argv[1], run_id=sys.argv[2]).execute({})
+sys.exit(stopped != 1)
+"""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was called, and what is allowed on the same resources."""
+
+    calls: list[Call]
+    permissions: list[Permission]
+
+    def is_called(self, permission: Permission) -> bool:
+        return any(permission.allows(call.caller, call.action, call.resource) for call in self.calls)
+
+    def is_allowed(self, call: Call) -> bool:
+        return any(one.allows(call.caller, call.action, call.resource) for one in self.permissions)
+
+
+def read_documents(world: Pipeline, text: bytes) -> None:
+    """Whole runs of the DAG: one that reads, one whose workers say nothing."""
+    world.put("a.pdf", text)
+    world.put("bad.pdf", b"<html>503</html>")
+    run = world.run()
+    assert run.exit_code == 0, run.output[-5_000:]
+    world.put("lost.pdf", text)
+    command = f"{sys.executable} - <<'END'\n{LOSE_MESSAGES}END"
+    world.define_worker(image="shell", command=(command,))
+    run = world.run()
+    assert world.outcomes(run.run_id) == {"lost.pdf": "failed"}, run.output[-5_000:]
+
+
+def serve_messages(world: Pipeline, text: bytes) -> None:
+    """Workers alone: an object that never comes, and a version that is asked for."""
+    world.s3.put_bucket_versioning(Bucket=world.input, VersioningConfiguration={"Status": "Enabled"})
+    stored = world.s3.put_object(Bucket=world.input, Key="versions.pdf", Body=text)
+    world.send({"v": 1, "s3_key": "versions.pdf", "bucket": world.input, "version_id": stored["VersionId"]})
+    world.send({"s3_key": "never.pdf"})
+    world.work(MAX_RETRIES=2, OUTPUT_S3_PREFIX=world.layout.output_prefix)
+
+
+def stop_a_worker(aws: LocalAws, world: Pipeline, install: Install) -> None:
+    """A person marks a run failed: its teardown stops what still runs."""
+    world.define_worker(image="shell", command=("sleep 300",))
+    cluster = aws.resources.cluster.name
+    aws.client("ecs").run_task(
+        cluster=cluster,
+        taskDefinition=world.task_family,
+        launchType="FARGATE",
+        startedBy=started_by_of("stopped"),
+        networkConfiguration={"awsvpcConfiguration": {"subnets": [SUBNET]}},
+    )
+    environment = airflow_environment(install.home(), aws.environment())
+    run_program(install.python(STOP_FLEET, cluster, "stopped"), environment)
+
+
+def names_of(aws: LocalAws, world: Pipeline) -> dict[str, str]:
+    """The values of the file's variables in a world."""
+    prefix = f"arn:aws:{{}}:{aws.region}:{ACCOUNT}:"
+    group = aws.resources.log_groups[aws.resources.task_definition.container.log_group].name
+    return {
+        "partition": "aws",
+        "region": aws.region,
+        "account": ACCOUNT,
+        "input_bucket_arn": f"arn:aws:s3:::{world.input}",
+        "output_bucket_arn": f"arn:aws:s3:::{world.output}",
+        "output_prefix": world.layout.output_prefix,
+        "manifest_bucket_arn": f"arn:aws:s3:::{world.output}",
+        "manifest_prefix": world.layout.manifest_prefix,
+        "queue_arn": prefix.format("sqs") + world.queue.rpartition("/")[2],
+        "dead_letters_arn": prefix.format("sqs") + world.dlq.rpartition("/")[2],
+        "state_table_arn": prefix.format("dynamodb") + f"table/{world.state_table}",
+        "runs_table_arn": prefix.format("dynamodb") + f"table/{world.runs_table}",
+        "log_group_arn": prefix.format("logs") + f"log-group:{group}",
+        "cluster": aws.resources.cluster.name,
+        "task_family": world.task_family,
+    }
+
+
+@pytest.fixture(scope="module")
+def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
+    folder = tmp_path_factory.mktemp("permissions")
+    text = text_pdf(folder / "text.pdf").read_bytes()
+    install = Install.ours(folder)
+    images = {"shell": ["/bin/sh", "-c"]}
+    with (
+        LocalAws(folder / "aws", port=0, ecs_port=0, images=images, is_recorded=True) as aws,
+        SlackEndpoint() as slack,
+        Pipeline(aws, install, slack) as world,
+    ):
+        read_documents(world, text)
+        serve_messages(world, text)
+        stop_a_worker(aws, world, install)
+        calls = [call for call in sorted(aws.calls()) if call.caller != Caller.ADMINISTRATOR]
+        return Proof(calls, load_permissions(names_of(aws, world)))
+
+
+def test_every_role_is_seen_at_work(proof: Proof) -> None:
+    assert {call.caller for call in proof.calls} == {one.role for one in proof.permissions} - {"mwaa"}
+
+
+def test_all_that_the_programs_call_is_allowed(proof: Proof) -> None:
+    assert [call for call in proof.calls if not proof.is_allowed(call)] == []
+
+
+def test_all_that_is_allowed_is_called_or_has_its_reason(proof: Proof) -> None:
+    idle = [str(one) for one in proof.permissions if one.unproved is None and not proof.is_called(one)]
+
+    assert idle == []
+
+
+def test_no_reason_is_given_for_what_is_called_after_all(proof: Proof) -> None:
+    assert [str(one) for one in proof.permissions if one.unproved and proof.is_called(one)] == []
