@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 
 from ocr_worker import __version__
 from ocr_worker.engines import images, pdfium, poppler, pypdf_text, tesseract
-from ocr_worker.isolation.sandbox import SandboxMode, try_out
+from ocr_worker.isolation.sandbox import Isolation, SandboxMode, try_out
 from ocr_worker.limits import Limits, limits_in_force
 from pdf_ops.contract.errors import PdfOpsError
 from pdf_ops.contract.fingerprint import OcrMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from ocr_worker.settings import WorkerSettings
 
@@ -55,7 +56,7 @@ def examine(settings: WorkerSettings) -> list[Finding]:
         *_engines(),
         *_languages(settings),
         *_limits(settings.limits),
-        _isolation(settings.sandbox),
+        _isolation(settings.sandbox, settings.scratch_dir),
         _scratch(settings),
         Finding(
             name="reading",
@@ -166,9 +167,12 @@ def _limits(limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _isolation(mode: SandboxMode) -> Finding:
+def _isolation(mode: SandboxMode, scratch: Path) -> Finding:
     """What keeps page processes in, tried in a process of its own."""
-    found = try_out(mode)
+    try:
+        found = try_out(mode, scratch)
+    except OSError:  # The next finding says what is wrong with the scratch.
+        found = Isolation(())
     names = ", ".join(wall.value for wall in found.in_force)
     return Finding(
         name="isolation",

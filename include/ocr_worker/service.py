@@ -306,7 +306,7 @@ async def serve(settings: ServiceSettings, *, is_forever: bool) -> PdfOpsError |
     worker_id = settings.worker_id or make_worker_id()
     settings = replace(settings, worker_id=worker_id)
     events = Events(worker_id)
-    isolation = await asyncio.to_thread(try_out, settings.sandbox)
+    isolation = await asyncio.to_thread(try_out, settings.sandbox, settings.scratch_dir)
     events.emit(
         "worker.started",
         level="warning" if isolation.missing else "info",

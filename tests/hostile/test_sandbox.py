@@ -7,6 +7,8 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,12 +21,12 @@ from samples import documents as made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walls are those of Linux")
 
+TEMPORARY = Path(tempfile.gettempdir())
 NEEDS_EVERY_WALL = pytest.mark.skipif(
-    sys.platform == "linux" and bool(try_out(SandboxMode.AUTO).missing),
+    sys.platform == "linux" and bool(try_out(SandboxMode.AUTO, TEMPORARY).missing),
     reason="this kernel does not have every wall",
 )
 
@@ -154,9 +156,9 @@ def test_doctor_and_the_first_log_line_say_what_is_in_force() -> None:
     shown = subprocess.run([*OCR_WORKER, "doctor"], capture_output=True, text=True, check=False).stdout
 
     (line,) = [line for line in shown.splitlines() if " isolation " in line]
-    for wall in try_out(SandboxMode.AUTO).in_force:
+    for wall in try_out(SandboxMode.AUTO, TEMPORARY).in_force:
         assert wall.value in line
 
 
 def test_walls_that_do_not_stand_are_told_from_those_that_do() -> None:
-    assert try_out(SandboxMode.OFF).missing == tuple(Wall)
+    assert try_out(SandboxMode.OFF, TEMPORARY).missing == tuple(Wall)

@@ -154,12 +154,12 @@ def _programs() -> list[Path]:
     return [Path(path) for path in dict.fromkeys(found) if path]
 
 
-def try_out(mode: SandboxMode) -> Isolation:
-    """Put the walls up in a process of its own, and see whether they stand."""
+def try_out(mode: SandboxMode, scratch: Path) -> Isolation:
+    """Put the walls up in a process of its own, with a folder in the scratch, and see whether they stand."""
     if mode is SandboxMode.OFF:
         return Isolation(())
     code = "import sys; from ocr_worker.isolation import sandbox; sandbox.report_itself(sys.argv[1])"
-    with tempfile.TemporaryDirectory(prefix="ocr-worker-") as folder:
+    with tempfile.TemporaryDirectory(prefix="ocr-worker-", dir=scratch) as folder:
         command = [sys.executable, "-P", "-c", code, folder]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
     names = json.loads(ran.stdout) if ran.returncode == 0 else []
