@@ -1,6 +1,6 @@
 """Every class of attack on a reader of documents, each made from nothing when it is needed.
 
-``ENDS`` says how a document of each class ends. What a reader may ignore, such as a script, says a sentence.
+``ends`` says how each ends. What a reader may ignore, such as a script, stands beside a sentence to read.
 """
 
 from __future__ import annotations
@@ -9,14 +9,10 @@ import io
 import struct
 import zipfile
 import zlib
-from typing import TYPE_CHECKING
 
 from tests.hostile.pdf_bytes import FONT, flate_of, lzw_of, one_page, run_length_of, stream, text, write
 
 from samples import documents as made
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GIBIBYTE = 1024  # In MiB.
 BLOCK = b"/FlateDecode"
@@ -417,70 +413,3 @@ def jpeg_and_pdf() -> bytes:
     buffer = io.BytesIO()
     made.scan().save(buffer, "JPEG", comment=one_page()[:60_000])
     return buffer.getvalue()
-
-
-# How each ends: ``done`` for what a reader may ignore, else the error. Where the limit that is met first
-# depends on the machine's speed there is more than one.
-READ = frozenset({"done"})
-OUT_OF_MEMORY = frozenset({"OOM/page", "CRASH/page", "TIMEOUT/page"})
-UNPACKED = frozenset({"BOMB/decompression"})
-PIXELS = frozenset({"BOMB/pixels"})
-UNREADABLE = frozenset({"CORRUPT/page_unreadable"})
-ENDS: dict[Callable[[], bytes], frozenset[str]] = {
-    flate_bomb: OUT_OF_MEMORY,
-    flate_in_flate_bomb: OUT_OF_MEMORY,
-    lzw_bomb: OUT_OF_MEMORY,
-    run_length_bomb: UNPACKED,
-    chained_bomb: UNPACKED,
-    filters_without_end: UNPACKED,
-    image_bomb: PIXELS,
-    object_stream_bomb: READ,
-    text_bomb: OUT_OF_MEMORY | {"BOMB/text"},
-    huge_box: PIXELS,
-    huge_user_unit: READ,
-    box_without_area: READ,
-    box_of_no_numbers: READ,
-    png_of_ten_billion_pixels: PIXELS,
-    jpeg_of_four_billion_pixels: PIXELS,
-    tiff_without_end: READ,
-    page_tree_loop: UNREADABLE,
-    page_count_that_lies: READ,
-    xref_loop: READ,
-    outline_loop: READ,
-    object_stream_loop: READ,
-    length_loop: frozenset({"BOMB/recursion"}),
-    form_loop: READ,
-    form_laughs: OUT_OF_MEMORY,
-    glyph_loop: READ,
-    pattern_loop: frozenset({"TIMEOUT/page"}),
-    soft_mask_loop: READ,
-    name_tree_loop: READ,
-    deep_arrays: READ,
-    deep_dictionaries_on_the_page: READ,
-    deep_strings: READ,
-    deep_states: READ,
-    deep_page_tree: UNREADABLE,
-    million_objects: READ,
-    million_annotations: READ,
-    million_drawings: READ | {"TIMEOUT/page"},
-    size_that_lies: READ,
-    giant_cmap: READ,
-    cmap_bomb: OUT_OF_MEMORY,
-    xfa_entities: READ,
-    metadata_entities: READ,
-    javascript: READ,
-    launch_action: READ,
-    embedded_bomb: READ,
-    broken_jpeg: READ,
-    jpeg_that_lies_about_its_size: READ,
-    broken_jpeg2000: UNREADABLE,
-    jpeg2000_of_many_pixels: UNREADABLE,
-    broken_jbig2: UNREADABLE,
-    ccitt_of_many_columns: UNREADABLE,
-    image_that_says_a_trillion_pixels: PIXELS,
-    zip_and_pdf: READ,
-    html_and_pdf: READ,
-    gif_and_pdf: READ,
-    program_and_pdf: READ,
-    jpeg_and_pdf: READ,
-}

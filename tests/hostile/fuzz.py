@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.hostile import attacks
+from tests.hostile.ends import ENDS
 from tests.hostile.mutation import mutated
 from tests.support.worker import REPOSITORY, extract_with
 
@@ -195,9 +196,7 @@ def document_seeds(corpus: Path, folder: Path) -> list[bytes]:
         made.png_bytes(made.scan(size=(400, 300))),
         made.encrypted_pdf(folder / "d.pdf", "").read_bytes(),
     ]
-    seeds += [
-        body for attack in attacks.ENDS if attack not in SLOW and len(body := attack()) < MAX_SEED_BYTES
-    ]
+    seeds += [body for attack in ENDS if attack not in SLOW and len(body := attack()) < MAX_SEED_BYTES]
     if corpus.is_dir():
         files = sorted(path for path in corpus.rglob("*") if path.is_file())
         seeds += [path.read_bytes() for path in files if path.stat().st_size < MAX_SEED_BYTES]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.hostile.attacks import ENDS, READ
+from tests.hostile.ends import ENDS, READ
 from tests.hostile.pdf_bytes import SENTENCE
 from tests.support.worker import OCR_WORKER, REPOSITORY, rows_in
 from tests.support.world import World
