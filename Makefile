@@ -16,6 +16,7 @@ PORT ?= 8080
 DOCS ?= 20000
 SEED ?= 1
 SEEDS ?= 1
+SECONDS ?= 60
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 IMAGE ?= pdf-ops-worker
 LANGUAGES ?= eng
@@ -28,7 +29,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format chaos bench bench-pipeline local-aws image image-test \
+.PHONY: help setup demo demo-clean up test lint format chaos fuzz bench bench-pipeline local-aws image image-test \
 	compose-env compose-images compose-test mwaa mwaa-publish mwaa-test terraform-test release lock clean
 
 help: ## Show this list
@@ -70,6 +71,9 @@ bench: $(READY) $(BENCH_READY) ## Measure against peers, which live in an enviro
 
 bench-pipeline: $(READY) ## Measure the whole pipeline: documents a second, memory of every task, enqueue, listing
 	$(BIN)/python -m benchmarks.pipeline --documents $(DOCS) $(BENCH_ARGS)
+
+fuzz: $(READY) ## Try mutated messages, settings, answers and documents for a while (SECONDS=60 SEED=1)
+	$(BIN)/python -m tests.hostile.fuzz --seconds $(SECONDS) --seed $(SEED) --corpus $(CORPUS)/bad
 
 local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
 	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)

@@ -159,8 +159,10 @@ def _run(options: argparse.Namespace) -> int:
 
     from ocr_worker.aws import read_secret
     from ocr_worker.engines import tesseract
+    from ocr_worker.isolation.kernel import hide_memory
     from ocr_worker.service import serve
 
+    hide_memory()
     settings = load(ServiceSettings, _flags(options))
     if settings.secret_name is not None:
         settings = load(ServiceSettings, _flags(options), asyncio.run(read_secret(settings)))
@@ -183,7 +185,9 @@ def _mirror(options: argparse.Namespace) -> int:
 def _extract(options: argparse.Namespace, settings: WorkerSettings) -> int:
     from ocr_worker.engines import tesseract
     from ocr_worker.extract import Destination, Extraction
+    from ocr_worker.isolation.kernel import hide_memory
 
+    hide_memory()
     if settings.ocr is not OcrMode.OFF:
         tesseract.check_languages(settings.reading.languages)
     files = find_files(options.inputs, without=[options.out, *filter(None, [options.text_dir])])
@@ -192,6 +196,8 @@ def _extract(options: argparse.Namespace, settings: WorkerSettings) -> int:
         extraction = Extraction(settings, files, destination, reporter, options.profile)
         stopped_by = extraction.run()
     summary = extraction.summary
+    if extraction.isolation is not None and extraction.isolation.missing:
+        print(f"ocr-worker: page processes were not kept in: {extraction.isolation.problem}", file=sys.stderr)
     if isinstance(reporter, JsonReporter):
         reporter.finished(summary)
     else:

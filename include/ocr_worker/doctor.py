@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 
 from ocr_worker import __version__
 from ocr_worker.engines import images, pdfium, poppler, pypdf_text, tesseract
+from ocr_worker.isolation.sandbox import Isolation, SandboxMode, try_out
 from ocr_worker.limits import Limits, limits_in_force
 from pdf_ops.contract.errors import PdfOpsError
 from pdf_ops.contract.fingerprint import OcrMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from ocr_worker.settings import WorkerSettings
 
@@ -54,6 +56,7 @@ def examine(settings: WorkerSettings) -> list[Finding]:
         *_engines(),
         *_languages(settings),
         *_limits(settings.limits),
+        _isolation(settings.sandbox, settings.scratch_dir),
         _scratch(settings),
         Finding(
             name="reading",
@@ -161,6 +164,21 @@ def _limits(limits: Limits) -> Iterator[Finding]:
         found=f"{limits.memory_bytes // 2**20} MiB per page process; "
         f"in force: {', '.join(name for name, holds in held.items() if holds) or 'none'}",
         problem=f"Not in force on this system: {', '.join(missing)}" if missing or not held else "",
+    )
+
+
+def _isolation(mode: SandboxMode, scratch: Path) -> Finding:
+    """What keeps page processes in, tried in a process of its own."""
+    try:
+        found = try_out(mode, scratch)
+    except OSError:  # The next finding says what is wrong with the scratch.
+        found = Isolation(())
+    names = ", ".join(wall.value for wall in found.in_force)
+    return Finding(
+        name="isolation",
+        found=f"{mode.value}; in force: {names or 'none'}",
+        problem=found.problem,
+        is_fatal=mode is SandboxMode.REQUIRE,
     )
 
 

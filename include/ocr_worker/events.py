@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import resource
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ocr_worker.aws import aws_errors, error_code
 from ocr_worker.summary import STAGES, Histogram
+from pdf_ops.contract.errors import redact_urls
 
 if TYPE_CHECKING:
     from pdf_ops.contract.documents import DocumentRow
@@ -28,6 +30,9 @@ SHIP_INTERVAL_S = 2.0
 MAX_BATCH_EVENTS = 1_000
 MAX_KEPT_EVENTS = 20_000
 MAX_BATCH_BYTES = 900_000
+# What a key may hold and a line must not: what ends a line for some readers, turns the direction of
+# text round, hides itself, or cannot be written.
+_ODD = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]")
 
 
 class Events:
@@ -47,7 +52,11 @@ class Events:
             "event": event,
             "service": "ocr-worker",
             "worker_id": self._worker_id,
-            **{name: value for name, value in fields.items() if value is not None},
+            **{
+                name: redact_urls(value) if isinstance(value, str) else value
+                for name, value in fields.items()
+                if value is not None
+            },
         }
         self._write(line)
 
@@ -58,6 +67,7 @@ class Events:
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, ensure_ascii=False, default=str)
+        text = _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
         print(text, file=self._stream, flush=True)
         if self._shipped is not None and len(self._shipped) < MAX_KEPT_EVENTS:
             self._shipped.append({"timestamp": int(time.time() * 1000), "message": text})

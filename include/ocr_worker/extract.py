@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ocr_worker.inputs import identify, is_small
+from ocr_worker.isolation.sandbox import folders_of
 from ocr_worker.output import TextFolder, open_writer
 from ocr_worker.pages import PagePool
 from ocr_worker.profiling import profiled_run
@@ -29,6 +30,7 @@ from pdf_ops.contract.pages import PageRow
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ocr_worker.isolation.sandbox import Isolation
     from ocr_worker.output import TableWriter
     from ocr_worker.settings import OutputFormat, WorkerSettings
     from ocr_worker.slices import DocumentStream
@@ -86,6 +88,7 @@ class Extraction:
         self._profile = profile
         self._provenance = Provenance(reading=settings.reading)
         self._is_cancelled = False
+        self.isolation: Isolation | None = None
         self.summary = Summary(documents_total=len(files))
 
     def run(self) -> PdfOpsError | None:
@@ -112,11 +115,13 @@ class Extraction:
             profiled_run(self._profile) as profile_folder,
             self._writers() as (pages, documents, texts),
         ):
-            pool = PagePool(self._settings.pool(Path(scratch.name), profile_folder))
+            folders = folders_of(self._files)
+            pool = PagePool(self._settings.pool(Path(scratch.name), profile_folder, folders))
             async with pool:
                 with self._cancelled_by_signals(pool):
                     await self._read_all(pool, pages, documents, texts)
         self.summary.finish(pool.usage, time.perf_counter() - began)
+        self.isolation = pool.isolation
         return pool.fatal
 
     @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """What a page process may use: memory, CPU time, files; and that it dies with its parent.
 
-Applied by the page process to itself before it sees a document. Not a sandbox against code that
-runs inside it, but a bound on what a hostile file can make the engines do.
+Applied by the page process to itself before it sees a document: a bound on what a hostile file can
+make the engines use. What they may open and call is bounded by ``ocr_worker.isolation``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_OPEN_FILES = 128
+# The largest file that is written is a page's picture on its way to a program.
+MAX_FILE_BYTES = 1 << 30
 CPU_GRACE_S = 5
 _PR_SET_PDEATHSIG = 1
 
@@ -36,6 +38,7 @@ def apply_limits(limits: Limits) -> None:
     """Bind this process for good; children inherit it."""
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
+    _lower(resource.RLIMIT_FSIZE, MAX_FILE_BYTES)
     _lower(resource.RLIMIT_AS, limits.memory_bytes)
     if sys.platform == "linux":
         # A parent that is killed cannot clean up, so the kernel does.
@@ -71,6 +74,7 @@ def limits_in_force(limits: Limits) -> dict[str, bool]:
         "memory": (resource.RLIMIT_AS, limits.memory_bytes),
         "core files": (resource.RLIMIT_CORE, 0),
         "open files": (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
+        "file size": (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
     }
     held = {name: 0 <= resource.getrlimit(kind)[0] <= value for name, (kind, value) in wanted.items()}
     limit_cpu_of_next_page(limits)

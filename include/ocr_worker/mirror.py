@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import signal
 import time
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -36,14 +35,19 @@ AT_ONCE = 10
 def local_path(folder: Path, uri: S3Uri) -> Path:
     """Where an object's file goes: its bucket and key as folders, whatever the key holds.
 
-    A part of a key that a file system cannot hold, or that would lead out of the folder, is escaped.
+    A part of a key that a file system cannot hold, or that would lead out of the folder, is escaped, so
+    that no two keys have one file.
     """
-    parts = []
-    for part in PurePosixPath(uri.bucket, *uri.key.split("/")).parts:
-        escaped = quote(part, safe=" !#$&'()+,;=@[]{}^`~") if not part.isprintable() else part
-        parts.append(escaped.replace(".", "%2E") if set(part) <= {"."} else escaped.replace("/", "%2F"))
-    # "a" and "a/b" may both be keys, but not both files: what ends a key is marked.
-    return folder.joinpath(*parts[:-1], parts[-1] + ("%2F" if uri.key.endswith("/") else ""))
+    return folder.joinpath(uri.bucket, *map(_file_name, uri.key.split("/")))
+
+
+def _file_name(part: str) -> str:
+    if not part:
+        return "%2F"
+    if set(part) <= {"."}:
+        return part.replace(".", "%2E")
+    part = part.replace("%", "%25")
+    return part if part.isprintable() else quote(part, safe=" !#$%&'()+,;=@[]{}^`~")
 
 
 async def mirror(settings: MirrorSettings, folder: Path, *, is_forever: bool) -> int:

@@ -6,7 +6,7 @@ than either alone. What neither can open gets the error that helps its owner mos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ocr_worker.engines import load_factory
 from ocr_worker.sniff import MediaType
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ocr_worker.engines import Document
+    from ocr_worker.engines.pypdf_text import PypdfDocument
 
 _TAIL_BYTES = 4096
+
+DocumentT = TypeVar("DocumentT", bound="Document")
 
 
 def open_document(
@@ -64,7 +67,7 @@ def open_document(
             raise _best_diagnosis(path, first, second) from first
 
 
-def open_second(path: Path, password: str | None) -> Document:
+def open_second(path: Path, password: str | None) -> PypdfDocument:
     """Open a PDF with the second parser.
 
     Raises:
@@ -75,7 +78,7 @@ def open_second(path: Path, password: str | None) -> Document:
     return _with_pages(PypdfDocument(path, password))
 
 
-def _with_pages(document: Document) -> Document:
+def _with_pages(document: DocumentT) -> DocumentT:
     if document.page_count <= 0:
         document.close()
         raise PdfOpsError(ErrorKind.CORRUPT_NO_PAGES)

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ocr_worker.engines import load_factory
+from ocr_worker.isolation import sandbox
 from ocr_worker.limits import apply_limits, limit_cpu_of_next_page
 from ocr_worker.opening import open_document, open_second
 from ocr_worker.profiling import profiled_part
@@ -29,16 +30,19 @@ from ocr_worker.protocol import (
     encode_failed,
     encode_opened,
     encode_pages,
+    encode_ready,
 )
 from ocr_worker.reading import PageReader, Stopwatch
 from ocr_worker.sniff import MediaType
 from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError
+from pdf_ops.contract.pages import Method, MethodReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from ocr_worker.engines import Document, Recognizer
+    from ocr_worker.engines.pypdf_text import PypdfDocument
     from ocr_worker.reading import Reading
     from pdf_ops.contract.fingerprint import ReadingConfig
 
@@ -48,6 +52,8 @@ FLUSH_CHARACTERS = 262_144
 # Parsers keep what they have parsed until the document is closed: memory would grow with its length.
 REOPEN_AFTER_PAGES = 800
 REOPEN_AFTER_MS = 5_000.0
+# The second parser takes long to open a longer document, too long for a look at its empty pages.
+MAX_CHECKED_PAGES = 500
 
 
 class PageProcess:
@@ -61,7 +67,7 @@ class PageProcess:
         self._config = ProcessConfig.decode(self._receive() or b"{}")
         self._reader = self._reader_for(self._config.reading)
         self._open: tuple[tuple[Path, bool], Document] | None = None
-        self._second: tuple[Path, Document] | None = None
+        self._second: tuple[Path, PypdfDocument] | None = None
         self._pages_read, self._read_ms = 0, 0.0
 
     def _reader_for(self, reading: ReadingConfig) -> PageReader:
@@ -70,10 +76,15 @@ class PageProcess:
     def serve(self) -> None:
         """Answer requests until there are no more."""
         apply_limits(self._config.limits)
+        try:
+            isolation = sandbox.enter(self._config.sandbox)
+        except PdfOpsError as error:
+            self._send(encode_failed(error))
+            return
         # Loaded before it reports for work: limits too tight for that are the run's problem, no document's.
         import pypdfium2.raw  # noqa: F401
 
-        self._send(encode_end())
+        self._send(encode_ready(isolation))
         with profiled_part(self._config.profile_folder):
             self._serve()
 
@@ -126,6 +137,8 @@ class PageProcess:
             try:
                 with document.page(index) as page:
                     reading = self._reader.read(page, document.parser)
+                if reading.reason is MethodReason.NOTHING_DRAWN and not request.is_careful:
+                    self._check_contents(request, index, document.page_count)
             except PdfOpsError as first:
                 reading, error = self._by_second(request, index, document.page_count, first)
             total_ms = watch.lap_ms()
@@ -141,16 +154,37 @@ class PageProcess:
         if request.is_careful or not is_pdf or first.kind.error_class is not ErrorClass.CORRUPT:
             return None, first
         try:
-            if self._second is None or self._second[0] != request.path:
-                self._close_second()
-                self._second = (request.path, open_second(request.path, request.password))
-            document = self._second[1]
+            document = self._second_document(request)
             if document.page_count != page_count:
                 return None, first
             with document.page(index) as page:
-                return self._reader.read(page, document.parser), None
+                reading = self._reader.read(page, document.parser)
         except PdfOpsError:
             return None, first
+        # One that reads nothing has not read what the other could not.
+        return (None, first) if reading.method is Method.EMPTY else (reading, None)
+
+    def _second_document(self, request: SliceRequest) -> PypdfDocument:
+        if self._second is None or self._second[0] != request.path:
+            self._close_second()
+            self._second = (request.path, open_second(request.path, request.password))
+        return self._second[1]
+
+    def _check_contents(self, request: SliceRequest, index: int, page_count: int) -> None:
+        """Tell an empty page from one whose contents pdfium cannot unpack: it says the same of both.
+
+        Raises:
+            PdfOpsError: CORRUPT/page_unreadable or BOMB/….
+        """
+        if page_count > MAX_CHECKED_PAGES:
+            return
+        try:
+            document = self._second_document(request)
+        except PdfOpsError:
+            return  # It cannot tell.
+        if document.page_count == page_count:
+            with document.page(index) as page:
+                page.check_contents()
 
     def _document(self, request: SliceRequest) -> Document:
         """The open document; kept open between slices, since most slices go on where one ended."""

@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ocr_worker.profiling import PART_GRACE_S
@@ -31,6 +33,7 @@ from ocr_worker.protocol import (
     Failed,
     Opened,
     ProcessConfig,
+    Ready,
     SliceEnd,
     SliceRequest,
     decode_answer,
@@ -40,8 +43,8 @@ from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError, Scope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
+    from ocr_worker.isolation.sandbox import Isolation
     from ocr_worker.sniff import MediaType
     from pdf_ops.contract.fingerprint import ReadingConfig
 
@@ -70,7 +73,7 @@ class PoolConfig:
         processes: How many run at once.
         document_timeout_s: Clock time for one document.
         max_docs_per_process: A process is replaced after this many.
-        scratch: The folder that processes may write to.
+        scratch: Where each process gets a folder of its own, the only one that it may write to.
     """
 
     process: ProcessConfig
@@ -112,6 +115,8 @@ class PageProcess:
         self._peak_at_start = 0
         self._mark = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the process
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 -- as above
+        self._folder: Path | None = None
+        self.isolation: Isolation | None = None
         self.documents: set[int] = set()
         self.has_open: int | None = None
 
@@ -123,24 +128,30 @@ class PageProcess:
         """
         ours, theirs = socket.socketpair()
         environment = {name: os.environ[name] for name in PASSED_ENVIRONMENT if name in os.environ}
-        scratch = str(self._config.scratch)
-        environment |= dict.fromkeys(ONE_THREAD_VARIABLES, "1") | {"HOME": scratch, "TMPDIR": scratch}
-        self._spawn(theirs, environment)
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="page-", dir=self._config.scratch))
+        environment |= dict.fromkeys(ONE_THREAD_VARIABLES, "1") | {"HOME": str(folder), "TMPDIR": str(folder)}
+        self._spawn(theirs, environment, folder)
         theirs.close()
         self._usage.started += 1
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
-        await self._send(self._config.process.encode())
+        process = self._config.process
+        sandbox = replace(process.sandbox, writable=(*process.sandbox.writable, folder))
+        await self._send(replace(process, sandbox=sandbox).encode())
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                await self._receive()  # An empty slice end: it is up, so that no page pays for its start.
+                answer = decode_answer(await self._receive())
         except TimeoutError:
             raise await self._died(ErrorClass.TIMEOUT, "did not start") from None
         except BadAnswerError as error:
             raise await self._died(ErrorClass.ENGINE, f"answered out of shape: {error}") from error
         except (asyncio.IncompleteReadError, ConnectionError):
             raise await self._died(None, "") from None
+        if not isinstance(answer, Ready):
+            reason = answer.error.detail if isinstance(answer, Failed) else "spoke out of turn"
+            raise await self._died(ErrorClass.ENGINE, reason)
+        self.isolation = answer.isolation
 
-    def _spawn(self, theirs: socket.socket, environment: dict[str, str]) -> None:
+    def _spawn(self, theirs: socket.socket, environment: dict[str, str], folder: Path) -> None:
         self._peak_at_start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_BYTES
         descriptors = (theirs.fileno(), self._mark.fileno())
         command = [sys.executable, "-P", "-m", "ocr_worker.page_process", *map(str, descriptors)]
@@ -150,7 +161,7 @@ class PageProcess:
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,
             env=environment,
-            cwd=self._config.scratch,
+            cwd=folder,
             pass_fds=descriptors,
             start_new_session=True,
         )
@@ -191,11 +202,14 @@ class PageProcess:
             return
         self._writer.close()
         await self._reap(grace_s=PART_GRACE_S if self._config.process.profile_folder is not None else 0.0)
-        self._close_files()
+        await self._close_files()
 
-    def _close_files(self) -> None:
+    async def _close_files(self) -> None:
         self._mark.close()
         self._stderr.close()
+        if self._folder is not None:
+            # In a thread: a hostile process may have left a million files.
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     async def _send(self, content: bytes) -> None:
         with contextlib.suppress(ConnectionError):  # The next read finds out why.
@@ -218,7 +232,7 @@ class PageProcess:
             known, detail = self._post_mortem(status, peak_rss)
         marked = os.pread(self._mark.fileno(), MARK.size, 0)
         (page,) = MARK.unpack(marked) if len(marked) == MARK.size else (NO_PAGE,)
-        self._close_files()
+        await self._close_files()
         return ProcessDiedError(known, detail, None if page == NO_PAGE else page)
 
     def _post_mortem(self, status: int, peak_rss: int) -> tuple[ErrorClass, str]:
@@ -272,6 +286,7 @@ class PagePool:
         self._workers: list[asyncio.Task[None]] = []
         self.usage = ProcessUsage()
         self.fatal: PdfOpsError | None = None
+        self.isolation: Isolation | None = None
         self._accused_by: set[int] = set()
 
     async def __aenter__(self) -> Self:
@@ -387,6 +402,7 @@ class PagePool:
             except OSError as error:  # No memory, files or process ids left: may pass.
                 reason = str(error)
             else:
+                self.isolation = process.isolation
                 return process
         self.fatal = PdfOpsError(ErrorKind.ENGINE_MISCONFIGURED, f"no page process starts: {reason}")
         return None

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ocr_worker.isolation.sandbox import Isolation, Sandbox, SandboxMode, Wall
 from ocr_worker.limits import Limits
 from ocr_worker.reading import MAX_TEXT_CHARACTERS, Reading
 from ocr_worker.sniff import MediaType
@@ -35,6 +36,14 @@ def _reading_config(wire: dict[str, Any]) -> ReadingConfig:
     return ReadingConfig(**wire | {"ocr": OcrMode(wire["ocr"]), "languages": tuple(wire["languages"])})
 
 
+def _sandbox(wire: dict[str, Any]) -> Sandbox:
+    return Sandbox(
+        mode=SandboxMode(wire["mode"]),
+        readable=tuple(map(Path, wire["readable"])),
+        writable=tuple(map(Path, wire["writable"])),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessConfig:
     """The first frame: how this process reads, for all its life.
@@ -45,6 +54,7 @@ class ProcessConfig:
         recognizer: ``auto``, ``tesserocr``, ``pytesseract``, or ``package.module:factory``.
         parser: ``pdfium``, or ``package.module:factory`` in its place.
         max_pages: Documents with more pages are not read.
+        sandbox: What the process may open.
         profile_folder: Where to leave a profile at the end, if anywhere.
     """
 
@@ -53,6 +63,7 @@ class ProcessConfig:
     recognizer: str = "auto"
     parser: str = "pdfium"
     max_pages: int = 20_000
+    sandbox: Sandbox = field(default_factory=lambda: Sandbox(mode=SandboxMode.AUTO))
     profile_folder: Path | None = None
 
     def encode(self) -> bytes:
@@ -68,6 +79,7 @@ class ProcessConfig:
         return cls(
             reading=_reading_config(reading),
             limits=Limits(**wire.pop("limits")),
+            sandbox=_sandbox(wire.pop("sandbox")),
             profile_folder=Path(folder) if folder is not None else None,
             **wire,
         )
@@ -114,6 +126,13 @@ class SliceRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Ready:
+    """The process is up, and this is what keeps it in."""
+
+    isolation: Isolation
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """The document is open: this is how many pages it has."""
 
@@ -144,9 +163,9 @@ class SliceEnd:
     """Every page of the slice was answered."""
 
 
-Answer = Opened | Failed | SliceEnd | list[PageAnswer]
+Answer = Ready | Opened | Failed | SliceEnd | list[PageAnswer]
 
-_READING_FIELDS = tuple(field.name for field in fields(Reading))
+_READING_FIELDS = tuple(found.name for found in fields(Reading))
 _MILLISECONDS = (0.0, 1e9)
 _RATIO = (0.0, 1.0)
 _CONFIDENCE = (0.0, 100.0)
@@ -155,6 +174,7 @@ _NUMBER_BOUNDS: dict[str, tuple[float, float]] = {
     "layer_bad_ratio": _RATIO,
     "layer_word_ratio": _RATIO,
     "layer_invisible_ratio": _RATIO,
+    "layer_hidden_ratio": _RATIO,
     "image_coverage": _RATIO,
     "ocr_confidence": _CONFIDENCE,
     "ocr_confidence_low": _CONFIDENCE,
@@ -187,6 +207,11 @@ _NAMES = ("parser", "ocr_engine")
 _MAX_NAME_CHARS = 200
 
 
+def encode_ready(isolation: Isolation) -> bytes:
+    """The process is up."""
+    return _dump({"ready": isolation.in_force})
+
+
 def encode_opened(page_count: int, open_ms: float) -> bytes:
     """The document is open."""
     return _dump({"opened": [page_count, open_ms]})
@@ -211,7 +236,7 @@ def decode_answer(content: bytes) -> Answer:
     """Check and take what a page process said.
 
     Raises:
-        BadAnswerError: If it is anything but one of the four answers, or a field is out of its bounds.
+        BadAnswerError: If it is anything but one of the five answers, or a field is out of its bounds.
     """
     try:
         wire = json.loads(content)
@@ -224,11 +249,14 @@ def decode_answer(content: bytes) -> Answer:
             return Failed(_error_from_wire(value))
         if kind == "end":
             return SliceEnd()
+        if kind == "ready":
+            return Ready(Isolation(tuple(Wall(name) for name in value)))
     except BadAnswerError:
         raise
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
-        raise BadAnswerError(f"{type(error).__name__}: {error}") from error
-    raise BadAnswerError(f"unknown answer {kind!r}")
+        # Not the error's words, here and below: they quote what was said.
+        raise BadAnswerError(type(error).__name__) from error
+    raise BadAnswerError("an unknown answer")
 
 
 def _dump(wire: object) -> bytes:
@@ -302,11 +330,11 @@ def _error_from_wire(wire: Any) -> PdfOpsError:
 
 def _integer(value: Any, low: float, high: float) -> int:
     if type(value) is not int or not low <= value <= high:
-        raise BadAnswerError(f"{value!r:.40} is no whole number from {low} to {high}")
+        raise BadAnswerError(f"no whole number from {low} to {high}")
     return value
 
 
 def _number(value: Any, low: float, high: float) -> float:
     if type(value) not in (int, float) or not low <= value <= high:
-        raise BadAnswerError(f"{value!r:.40} is no number from {low} to {high}")
+        raise BadAnswerError(f"no number from {low} to {high}")
     return float(value)

@@ -110,6 +110,10 @@ def judge(layer: TextLayer, *, trust_invisible: bool = False) -> Verdict:
             is_good=False, reason=MethodReason.NO_WORDS, bad_ratio=bad_ratio, word_ratio=word_ratio
         )
     coverage = layer.image_coverage or 0.0
+    if (layer.hidden_ratio or 0.0) > MAX_INVISIBLE:
+        return Verdict(
+            is_good=False, reason=MethodReason.HIDDEN_TEXT, bad_ratio=bad_ratio, word_ratio=word_ratio
+        )
     invisible = (layer.invisible_ratio or 0.0) > MAX_INVISIBLE
     if invisible and not trust_invisible:
         return Verdict(

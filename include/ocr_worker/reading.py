@@ -6,6 +6,7 @@ processes or limits.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ class Reading:
     layer_bad_ratio: float | None = None
     layer_word_ratio: float | None = None
     layer_invisible_ratio: float | None = None
+    layer_hidden_ratio: float | None = None
     image_coverage: float | None = None
     ocr_confidence: float | None = None
     ocr_confidence_low: float | None = None
@@ -101,6 +103,7 @@ class PageReader:
             layer_bad_ratio=verdict.bad_ratio,
             layer_word_ratio=verdict.word_ratio,
             layer_invisible_ratio=layer.invisible_ratio if layer is not None else None,
+            layer_hidden_ratio=layer.hidden_ratio if layer is not None else None,
             image_coverage=layer.image_coverage if layer is not None else None,
             width_pt=geometry.width_pt,
             height_pt=geometry.height_pt,
@@ -119,7 +122,7 @@ class PageReader:
             return self._by_ocr(page, replace(base, reason=reason))
         except PdfOpsError as error:
             # A layer that was only doubted is better than an error; a broken one is not.
-            doubted = (MethodReason.TOO_FEW_CHARACTERS, MethodReason.INVISIBLE_TEXT)
+            doubted = (MethodReason.TOO_FEW_CHARACTERS, MethodReason.INVISIBLE_TEXT, MethodReason.HIDDEN_TEXT)
             is_usable = verdict.is_good or verdict.reason in doubted
             if not is_usable or error.kind.error_class is ErrorClass.ENGINE:
                 raise
@@ -215,13 +218,25 @@ def _without_ocr(base: Reading, verdict: Verdict, layer_error: PdfOpsError | Non
     return replace(base, text="", method=Method.NONE, reason=MethodReason.OCR_OFF)
 
 
-# NUL ends a string in too many programs; pdfium marks a hyphen at the end of a line with U+FFFE.
-_REPLACED = (("\r\n", "\n"), ("\r", "\n"), ("\0", ""), ("\u2028", "\n"), ("\u2029", "\n"), ("\ufffe", "-"))
+# pdfium marks a hyphen at the end of a line with U+FFFE.
+_REPLACED = (
+    ("\r\n", "\n"),
+    ("\r", "\n"),
+    ("\v", "\n"),
+    ("\f", "\n"),
+    ("\u2028", "\n"),
+    ("\u2029", "\n"),
+    ("\ufffe", "-"),
+)
+# NUL ends a string in too many programs, and an escape sequence acts on whoever shows the text.
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
 
 def clean_text(text: str) -> str:
-    """Text as every row holds it: newlines only, no NUL, valid Unicode."""
+    """Text as every row holds it: newlines and tabs but no other control character, valid Unicode."""
     for odd, plain in _REPLACED:
         if odd in text:
             text = text.replace(odd, plain)
+    if _CONTROL.search(text) is not None:
+        text = _CONTROL.sub("", text)
     return text if text.isascii() else text.encode("utf-8", errors="replace").decode("utf-8")

@@ -95,6 +95,7 @@ class DocumentTally:
             layer_bad_ratio=reading.layer_bad_ratio,
             layer_word_ratio=reading.layer_word_ratio,
             layer_invisible_ratio=reading.layer_invisible_ratio,
+            layer_hidden_ratio=reading.layer_hidden_ratio,
             image_coverage=reading.image_coverage,
             ocr_confidence=reading.ocr_confidence,
             ocr_confidence_low=reading.ocr_confidence_low,

@@ -28,6 +28,7 @@ from ocr_worker.document_work import (
 )
 from ocr_worker.events import METRICS_INTERVAL_S, Events, Metrics
 from ocr_worker.faults import NO_FAULTS, Step
+from ocr_worker.isolation.sandbox import check, try_out
 from ocr_worker.ledger import LeaseLostError, Ledger
 from ocr_worker.manifest import Manifest
 from ocr_worker.pages import PagePool
@@ -123,7 +124,6 @@ class Service:
 
         Returns the error that made going on pointless, if there is one.
         """
-        self._events.emit("worker.started", settings=repr(self._settings))
         helpers = [
             asyncio.create_task(self._keep_holding()),
             asyncio.create_task(self._manifest.keep_flushing()),
@@ -384,6 +384,15 @@ async def serve(
     told: list[str] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.append, signal.Signals(number).name)
+    isolation = await asyncio.to_thread(try_out, settings.sandbox, settings.scratch_dir)
+    events.emit(
+        "worker.started",
+        level="warning" if isolation.missing else "info",
+        settings=repr(settings),
+        isolation=isolation.in_force,
+        isolation_missing=isolation.problem or None,
+    )
+    check(isolation, settings.sandbox)
     with tempfile.TemporaryDirectory(prefix="ocr-worker-", dir=settings.scratch_dir) as folder:
         async with (
             open_clients(settings.region) as clients,

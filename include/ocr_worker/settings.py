@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+from ocr_worker.isolation.sandbox import Sandbox, SandboxMode
 from ocr_worker.limits import Limits
 from ocr_worker.options import Option
 from ocr_worker.pages import PoolConfig
@@ -142,6 +143,14 @@ class WorkerSettings:
             maximum=5_000_000,
         ),
     ] = 4_096
+    sandbox: Annotated[
+        SandboxMode,
+        Option(
+            "OCR_SANDBOX",
+            "Keep page processes from the network, files and other processes: as far as the kernel can, "
+            "or not at all if it cannot do all of it, or never.",
+        ),
+    ] = SandboxMode.AUTO
     scratch_dir: Annotated[
         Path, Option("OCR_SCRATCH_DIR", "Folder for temporary files; a tmpfs is fastest.")
     ] = Path(tempfile.gettempdir())
@@ -162,14 +171,21 @@ class WorkerSettings:
         """What one page process may use."""
         return Limits(memory_bytes=self.memory_limit_mb * 2**20, page_timeout_s=self.page_timeout_s)
 
-    def pool(self, scratch: Path, profile_folder: Path | None = None) -> PoolConfig:
-        """How the page processes run."""
+    def pool(
+        self, scratch: Path, profile_folder: Path | None = None, readable: tuple[Path, ...] = ()
+    ) -> PoolConfig:
+        """How the page processes run, and which folders besides the scratch hold documents."""
         return PoolConfig(
             process=ProcessConfig(
                 reading=self.reading,
                 limits=self.limits,
                 recognizer=self.recognizer.value,
                 max_pages=self.max_pages,
+                sandbox=Sandbox(
+                    mode=self.sandbox,
+                    readable=(scratch, *readable),
+                    writable=(profile_folder,) if profile_folder is not None else (),
+                ),
                 profile_folder=profile_folder,
             ),
             processes=self.processes,

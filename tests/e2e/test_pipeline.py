@@ -15,7 +15,7 @@ import pytest
 from tests.support.pipeline import Install, Pipeline
 from tests.support.slack import SlackEndpoint
 
-from samples.documents import encrypted_pdf, huge_page_pdf, text_pdf
+from samples.documents import PARAGRAPH, encrypted_pdf, huge_page_pdf, text_pdf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +34,8 @@ SPOT_ATTEMPTS = 4
 ODD_KEY = "in/Ünïcode & spaces + plus=100%.pdf"
 READ = {"in/a.pdf": "done", ODD_KEY: "done", "in/half.pdf": "partial"}
 FAILED = {"in/locked.pdf": "ENCRYPTED/password_required", "in/page.pdf": "CORRUPT/not_a_pdf"}
+AWS_SECRET = "do-not-tell-4b1d"
+SLACK_TOKEN = "T0/B0/"
 NOT_A_PDF = b"<html>503 Service Unavailable</html>"
 ALL_TASKS = {
     "list",
@@ -73,7 +75,7 @@ class Stage:
 
 def first_and_later_runs(stage: Stage) -> dict[str, Run]:
     """One world, run after run: everything new, nothing new, a dry run, and two read again."""
-    world = stage.pipeline()
+    world = stage.pipeline(AWS_SECRET_ACCESS_KEY=AWS_SECRET)
     world.put("in/a.pdf", stage.sample("text.pdf"))
     world.put(ODD_KEY, stage.sample("text.pdf"))
     world.put("in/half.pdf", stage.sample("half.pdf"))
@@ -292,6 +294,24 @@ def test_a_good_run_is_summed_up_in_slack_once(first_run):
 
 
 # Later runs --------------------------------------------------------------------------------------
+
+
+def test_no_document_text_and_no_secret_reaches_airflows_log_database_slack_or_report(first_run, local_aws):
+    """XCom, rendered arguments and connections are all in the database."""
+    said = {
+        "log": first_run.output,
+        "task logs": "".join(path.read_text() for path in first_run.home.rglob("*.log")),
+        "database": (first_run.home / "airflow.db").read_bytes().decode("latin-1"),
+        "slack": "".join(first_run.slack_messages),
+        "report": json.dumps(first_run.report) + first_run.report_page,
+        "reconciliation": json.dumps(first_run.reconciliation),
+        "workers": "".join(path.read_text() for path in (local_aws.data / "tasks").glob("*.log")),
+    }
+
+    for place, words in said.items():
+        assert words, place
+        for canary in (PARAGRAPH[3][:30], "503 Service", AWS_SECRET, SLACK_TOKEN):
+            assert canary not in words, place
 
 
 def test_a_run_without_new_documents_starts_no_worker_and_says_so(history):

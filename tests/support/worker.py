@@ -90,8 +90,10 @@ class _FaultySettings(WorkerSettings):
     faulty_recognizer: str = "auto"
     faulty_parser: str = "pdfium"
 
-    def pool(self, scratch: Path, profile_folder: Path | None = None) -> PoolConfig:
-        config = WorkerSettings.pool(self, scratch, profile_folder)
+    def pool(
+        self, scratch: Path, profile_folder: Path | None = None, readable: tuple[Path, ...] = ()
+    ) -> PoolConfig:
+        config = WorkerSettings.pool(self, scratch, profile_folder, readable)
         process = replace(config.process, recognizer=self.faulty_recognizer, parser=self.faulty_parser)
         return replace(config, process=process)
 

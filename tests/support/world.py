@@ -137,10 +137,10 @@ class World:
         self._workers.append(worker)
         return worker
 
-    def work(self, **settings: object) -> list[dict[str, Any]]:
+    def work(self, *, timeout_s: float = 120, **settings: object) -> list[dict[str, Any]]:
         """Run a worker until the queue is empty; returns its log."""
         worker = self.start_worker(**settings)
-        output, _ = worker.communicate(timeout=120)
+        output, _ = worker.communicate(timeout=timeout_s)
         assert worker.returncode == 0, output
         return [json.loads(line) for line in output.splitlines()]
 

@@ -50,6 +50,7 @@ class TextLayer:
         is_drawn: Whether the page draws anything at all.
         unmapped_ratio: Share of the sampled glyphs that have no mapping to Unicode.
         invisible_ratio: Share of the sampled glyphs that are drawn invisibly.
+        hidden_ratio: Share of the sampled glyphs that are drawn, but so that nobody sees them.
         image_coverage: Share of the page's area that images cover.
         path_count: How many vector shapes the page draws.
     """
@@ -58,6 +59,7 @@ class TextLayer:
     is_drawn: bool = True
     unmapped_ratio: float | None = None
     invisible_ratio: float | None = None
+    hidden_ratio: float | None = None
     image_coverage: float | None = None
     path_count: int | None = None
 
@@ -119,6 +121,18 @@ class Recognition:
     def low(self) -> float:
         """The 10th percentile of the word confidences."""
         return sorted(self.confidences)[len(self.confidences) // 10] if self.confidences else 0.0
+
+
+def told_by(engine: str, error: BaseException) -> str:
+    """What went wrong inside an engine, for an error's detail: which error and where.
+
+    Never the error's own words: they quote the document.
+    """
+    trace, where = error.__traceback__, ""
+    while trace is not None:
+        where = trace.tb_frame.f_code.co_name
+        trace = trace.tb_next
+    return f"{engine}: {type(error).__name__} in {where}" if where else f"{engine}: {type(error).__name__}"
 
 
 def load_factory(name: str) -> Any:

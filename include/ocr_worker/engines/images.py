@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ocr_worker.engines import Geometry, Picture
+from ocr_worker.engines import Geometry, Picture, told_by
 from ocr_worker.pictures import MAX_SIDE_PIXELS, MIN_DPI, resized_gray
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 
@@ -70,7 +70,7 @@ class ImageDocument:
         except MemoryError:
             raise
         except Exception as error:  # Pillow lets struct.error, KeyError and the like out of damaged files.
-            raise PdfOpsError(ErrorKind.CORRUPT_IMAGE_UNREADABLE, f"pillow: {error}") from error
+            raise PdfOpsError(ErrorKind.CORRUPT_IMAGE_UNREADABLE, told_by("pillow", error)) from error
         self.parser = version()
 
     @contextmanager
@@ -78,7 +78,7 @@ class ImageDocument:
         """Open one frame.
 
         Raises:
-            PdfOpsError: CORRUPT/page_unreadable.
+            PdfOpsError: BOMB/pixels, CORRUPT/page_unreadable.
         """
         try:
             if index:
@@ -88,7 +88,14 @@ class ImageDocument:
         except MemoryError:
             raise
         except Exception as error:  # As above.
-            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pillow: {error}") from error
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, told_by("pillow", error)) from error
+        width, height = self._image.size
+        # Before anything else is asked: Pillow decodes a PNG to find out how it is turned.
+        if width * height > 4 * self._max_pixels:
+            raise PdfOpsError(
+                ErrorKind.BOMB_PIXELS,
+                f"the image has {width} x {height} pixels, {4 * self._max_pixels} are allowed",
+            )
         yield ImagePage(self._image)
 
     def close(self) -> None:
@@ -127,11 +134,6 @@ class ImagePage:
         from PIL import Image
 
         width, height = self._image.size
-        if width * height > 4 * max_pixels:
-            raise PdfOpsError(
-                ErrorKind.BOMB_PIXELS,
-                f"the image has {width} x {height} pixels, {4 * max_pixels} are allowed",
-            )
         scale = dpi / self._dpi
         scale = 1.0 if 0.75 <= scale <= 1.1 else min(MAX_UPSCALE, scale)
         scale = min(scale, (max_pixels / (width * height)) ** 0.5, MAX_SIDE_PIXELS / max(width, height))
@@ -142,7 +144,7 @@ class ImagePage:
         except MemoryError:
             raise
         except Exception as error:  # As above.
-            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pillow: {error}") from error
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, told_by("pillow", error)) from error
         if self._undo:
             gray = gray.transpose(Image.Transpose[self._undo])
         return Picture(pixels=resized_gray(gray, scale), dpi=self._dpi * scale)

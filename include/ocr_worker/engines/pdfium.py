@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ocr_worker.engines import Geometry, Picture, TextLayer
+from ocr_worker.engines.pdfium_glyphs import INVISIBLE, sample_glyphs
 from ocr_worker.pictures import capped_dpi, resized_gray
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 
@@ -19,17 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Glyphs looked at per page for mapping and visibility. Every call crosses into C, so all of them
-# would cost more than the text itself; 32 tell a bad layer from a good one.
-SAMPLED_GLYPHS = 32
 # Below this many characters it matters what else the page draws; above, the text speaks for itself.
 FEW_CHARACTERS = 250
 MAX_OBJECTS = 5_000
 # A scan with an OCR layer draws its words, a page that draws more is not looked through for one.
 MAX_SCAN_OBJECTS = 48
 UNIFORM_LEVELS = 8
+# Smaller ones are logos and rules: a page without them is still the page.
+LARGE_IMAGE = 0.1
 MAX_FORM_DEPTH = 3
-_INVISIBLE = 3
 
 
 @cache
@@ -144,17 +143,18 @@ class PdfiumPage:
             text = bytes(memoryview(buffer).cast("B")[: max(0, written - 1) * 2]).decode(
                 "utf-16-le", errors="replace"
             )
-            unmapped, invisible = _sample(textpage, count)
+            sample = sample_glyphs(self._page, textpage, count)
         finally:
             textpage.close()
         coverage: float | None = None
         paths: int | None = None
-        if len(text) < FEW_CHARACTERS or invisible > 0:
+        if len(text) < FEW_CHARACTERS or sample.invisible > 0:
             coverage, paths, _ = self._drawn()
         return TextLayer(
             text=text,
-            unmapped_ratio=unmapped,
-            invisible_ratio=invisible,
+            unmapped_ratio=sample.unmapped,
+            invisible_ratio=sample.invisible,
+            hidden_ratio=sample.hidden,
             image_coverage=coverage,
             path_count=paths,
         )
@@ -204,7 +204,43 @@ class PdfiumPage:
         except pypdfium2.PdfiumError as error:
             raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pdfium render: {error}") from error
         rows: Any = np.asarray(bitmap.to_numpy()).reshape(bitmap.height, -1)
-        return Picture(pixels=np.ascontiguousarray(rows[:, : bitmap.width]), dpi=capped)
+        pixels = np.ascontiguousarray(rows[:, : bitmap.width])
+        self._check_images(pixels, capped / 72, max_pixels)
+        return Picture(pixels=pixels, dpi=capped)
+
+    def _check_images(self, pixels: Any, scale: float, max_pixels: int) -> None:
+        """Make sure that no image is missing: pdfium draws nothing where one cannot be decoded.
+
+        Looked for where an image should be and nothing is to be seen.
+
+        Raises:
+            PdfOpsError: BOMB/pixels, CORRUPT/page_unreadable.
+        """
+        import pypdfium2.raw as pdfium_c
+
+        left, _, _, top = self._page.get_cropbox()
+        x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
+        width, height = ctypes.c_uint(), ctypes.c_uint()
+        for item, depth in _objects(self._page.raw, MAX_SCAN_OBJECTS):
+            if pdfium_c.FPDFPageObj_GetType(item) != pdfium_c.FPDF_PAGEOBJ_IMAGE:
+                continue
+            seen = pixels
+            if not depth and not self._page.get_rotation():
+                pdfium_c.FPDFPageObj_GetBounds(item, x0, y0, x1, y1)
+                edges = (top - y1.value, top - y0.value, x0.value - left, x1.value - left)
+                above, below, begin, end = (max(0, round(edge * scale)) for edge in edges)
+                seen = pixels[above:below, begin:end]
+            if seen.size < LARGE_IMAGE * pixels.size or int(seen.max()) != int(seen.min()):
+                continue
+            pdfium_c.FPDFImageObj_GetImagePixelSize(item, width, height)
+            if width.value * height.value > 4 * max_pixels:
+                size = f"{width.value} x {height.value} pixels, {4 * max_pixels} are allowed"
+                raise PdfOpsError(ErrorKind.BOMB_PIXELS, f"an image on the page has {size}")
+            decoded = pdfium_c.FPDFImageObj_GetBitmap(item)
+            if not decoded:
+                detail = "pdfium: an image on the page cannot be decoded"
+                raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, detail)
+            pdfium_c.FPDFBitmap_Destroy(decoded)
 
     def _embedded_scan(self, dpi: float, max_pixels: int) -> Picture | None:
         """The image of a page that is nothing but one upright scan: cheaper, and never resampled twice."""
@@ -281,19 +317,4 @@ def _objects(page: Any, most: int) -> Iterator[tuple[Any, int]]:
 def _is_invisible(item: Any) -> bool:
     import pypdfium2.raw as pdfium_c
 
-    return bool(pdfium_c.FPDFTextObj_GetTextRenderMode(item) == _INVISIBLE)
-
-
-def _sample(textpage: Any, count: int) -> tuple[float, float]:
-    """Shares of unmapped and of invisible glyphs in an even sample of a page's text."""
-    import pypdfium2.raw as pdfium_c
-
-    unmapped = invisible = seen = 0
-    for index in range(0, count, max(1, count // SAMPLED_GLYPHS)):
-        item = pdfium_c.FPDFText_GetTextObject(textpage, index)
-        if not item:
-            continue  # A space or line break that pdfium put in itself.
-        seen += 1
-        unmapped += pdfium_c.FPDFText_HasUnicodeMapError(textpage, index) == 1
-        invisible += pdfium_c.FPDFTextObj_GetTextRenderMode(item) == _INVISIBLE
-    return (unmapped / seen, invisible / seen) if seen else (0.0, 0.0)
+    return bool(pdfium_c.FPDFTextObj_GetTextRenderMode(item) == INVISIBLE)

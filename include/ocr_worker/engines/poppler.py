@@ -11,7 +11,7 @@ import subprocess
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ocr_worker.engines import Picture
+from ocr_worker.engines import Picture, told_by
 from ocr_worker.pictures import resized_gray
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 
@@ -55,7 +55,7 @@ def render_page(path: Path, index: int, dpi: float, password: str | None) -> Pic
         # Only the second renderer is missing: that costs this page, not the fleet.
         raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, "poppler is not installed") from error
     except (PDFPageCountError, PDFSyntaxError, OSError, ValueError) as error:
-        raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"poppler: {error}") from error
+        raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, told_by("poppler", error)) from error
     # poppler answers a page that it cannot draw with no image, or with a single pixel.
     if len(images) != 1 or min(images[0].size) <= 1:
         raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, "poppler drew nothing")

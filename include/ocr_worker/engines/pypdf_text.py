@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ocr_worker.engines import Geometry, Picture, TextLayer
+from ocr_worker.engines import Geometry, Picture, TextLayer, told_by
 from ocr_worker.engines.poppler import render_page
 from ocr_worker.pictures import capped_dpi
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
@@ -37,8 +37,9 @@ def _as_ours(error: BaseException, kind: ErrorKind) -> PdfOpsError:
     if isinstance(error, RecursionError):
         return PdfOpsError(ErrorKind.BOMB_RECURSION, "pypdf: nested too deeply")
     if isinstance(error, LimitReachedError):
-        return PdfOpsError(ErrorKind.BOMB_DECOMPRESSION, f"pypdf: {error}")
-    return PdfOpsError(kind, f"pypdf: {type(error).__name__}: {error}")
+        is_loop = "loop" in str(error)
+        kind = ErrorKind.BOMB_RECURSION if is_loop else ErrorKind.BOMB_DECOMPRESSION
+    return PdfOpsError(kind, told_by("pypdf", error))
 
 
 class PypdfDocument:
@@ -129,6 +130,21 @@ class PypdfPage:
         """
         try:
             return TextLayer(text=self._page.extract_text())
+        except MemoryError:
+            raise
+        except Exception as error:  # As above.
+            raise _as_ours(error, ErrorKind.CORRUPT_PAGE_UNREADABLE) from error
+
+    def check_contents(self) -> None:
+        """Make sure that the page's contents can be unpacked, so that an empty page is one.
+
+        Raises:
+            PdfOpsError: CORRUPT/page_unreadable or BOMB/….
+        """
+        try:
+            contents = self._page.get_contents()
+            if contents is not None:
+                contents.get_data()
         except MemoryError:
             raise
         except Exception as error:  # As above.

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ocr_worker.engines import Picture, Recognition
+from ocr_worker.engines import Picture, Recognition, told_by
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class TesserocrRecognizer:
             self._api.Recognize()
             return self._result()
         except RuntimeError as error:
-            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"tesserocr: {error}") from error
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, told_by("tesserocr", error)) from error
         finally:
             self._api.Clear()
 
@@ -315,7 +315,9 @@ class PytesseractRecognizer:
         except pytesseract.TesseractError as error:
             if error.status < 0:
                 raise MemoryError(f"tesseract ended by signal {-error.status}") from error
-            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"tesseract: {error.message}") from error
+            raise PdfOpsError(
+                ErrorKind.CORRUPT_PAGE_UNREADABLE, f"tesseract: exit code {error.status}"
+            ) from error
         return recognition_of(tsv)
 
     def orientation(self, picture: Picture) -> int | None:

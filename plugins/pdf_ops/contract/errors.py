@@ -6,6 +6,7 @@ Not for catching: turning an outside tool's error into a kind happens next to th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 MAX_DETAIL_CHARS = 500
 MAX_LAST_ERROR_BYTES = 1024
+
+# Credentials before a host; whatever follows the question mark, as in a presigned URL.
+_USER_IN_URL = re.compile(r"(?<=://)[^/\s@\"']+@")
+_QUERY_IN_URL = re.compile(r"(\bhttps?://[^\s?\"'<>]*)\?[^\s\"'<>]*", re.IGNORECASE)
 
 
 class ErrorClass(StrEnum):
@@ -558,15 +563,22 @@ class ErrorKind(Enum):
 _KIND_BY_LABEL: Mapping[str, ErrorKind] = {kind.label: kind for kind in ErrorKind}
 
 
+def redact_urls(text: str) -> str:
+    """Take out of URLs what gives access: users with passwords, and queries with signatures."""
+    if "://" not in text:
+        return text
+    return _QUERY_IN_URL.sub(r"\1?***", _USER_IN_URL.sub("***@", text))
+
+
 def sanitise(detail: str, max_chars: int = MAX_DETAIL_CHARS) -> str:
-    """Make a detail safe to log and to store: one line, printable, not too long.
+    """Make a detail safe to log and to store: one line, printable, not too long, no secrets in URLs.
 
     Details quote names and messages from untrusted files, so line breaks (log forging), escape
     sequences, bidirectional overrides and lone surrogates become spaces.
     """
     # Cut before cleaning as well: a hostile detail may be megabytes long.
     printable = "".join(char if char.isprintable() else " " for char in detail[: 4 * max_chars])
-    clean = " ".join(printable.split())
+    clean = redact_urls(" ".join(printable.split()))
     return clean if len(clean) <= max_chars else clean[: max_chars - 1] + "…"
 
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pdf_ops.contract.errors import sanitise
 from pdf_ops.contract.pages import PAGE_SCHEMA_VERSION
 
-READING_VERSION = 1
+READING_VERSION = 2
 """Bumped whenever the same bytes with the same settings give other rows."""
 
 MIN_DPI = 36

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-PAGE_SCHEMA_VERSION = 1
+PAGE_SCHEMA_VERSION = 2
 
 
 class Method(ExplainedEnum):
@@ -54,6 +54,10 @@ class MethodReason(ExplainedEnum):
     CONTROL_CHARACTERS = "control_characters", "The layer is full of control characters."
     CID_RUNS = "cid_runs", "The layer holds glyph numbers such as (cid:12) in place of characters."
     INVISIBLE_TEXT = "invisible_text", "The layer is drawn invisibly over an image, as an earlier OCR does."
+    HIDDEN_TEXT = (
+        "hidden_text",
+        "The layer cannot be seen: off the page, covered, too small, transparent, or paper on paper.",
+    )
     NO_WORDS = "no_words", "The layer's characters do not form words."
     TEXT_LAYER_FAILED = "text_layer_failed", "Reading the text layer failed."
     IMAGE_INPUT = "image_input", "The file is an image and has no text layer."
@@ -105,6 +109,14 @@ class PageRow:
     layer_invisible_ratio: Annotated[
         float | None,
         Column("float32", "Share of the layer's characters drawn invisibly, 0 to 1.", Group.DECISION),
+    ] = None
+    layer_hidden_ratio: Annotated[
+        float | None,
+        Column(
+            "float32",
+            "Share of the layer's characters that are drawn so that nobody sees them, 0 to 1.",
+            Group.DECISION,
+        ),
     ] = None
     image_coverage: Annotated[
         float | None,

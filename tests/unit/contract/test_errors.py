@@ -241,3 +241,19 @@ def test_a_cut_never_splits_a_character():
 
 def test_a_huge_detail_is_cut_before_it_is_cleaned():
     assert sanitise(" " * (4 * MAX_DETAIL_CHARS) + "never looked at") == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "https://b.s3.amazonaws.com/k?X-Amz-Signature=abc&x=1 gone",
+            "https://b.s3.amazonaws.com/k?*** gone",
+        ),
+        ('at "http://me:pass@host:80/p"', 'at "http://***@host:80/p"'),
+        ("s3://bucket/key?really.pdf", "s3://bucket/key?really.pdf"),
+        ("mail a@b.c about http://host/", "mail a@b.c about http://host/"),
+    ],
+)
+def test_a_detail_keeps_no_access_that_a_url_gives(said, shown):
+    assert PdfOpsError(ErrorKind.SOURCE_UNAVAILABLE, said).detail == shown

@@ -41,6 +41,7 @@ PAGE = PageRow(
     layer_bad_ratio=0.5,
     layer_word_ratio=0.25,
     layer_invisible_ratio=0.125,
+    layer_hidden_ratio=0.25,
     image_coverage=1.0,
     ocr_confidence=91.5,
     ocr_confidence_low=40.25,
@@ -137,13 +138,14 @@ BOTH = pytest.mark.parametrize(
 
 def test_the_page_schema_is_what_version_1_promised():
     """Changing a column's name, type, order or nullability needs a new PAGE_SCHEMA_VERSION and this list."""
-    assert PAGE_SCHEMA_VERSION == 1
+    assert PAGE_SCHEMA_VERSION == 2
     assert _shape(page_schema()) == [
         "doc_id string", "source_uri string", "source_etag string?", "source_version_id string?",
         "source_size int64", "page int32", "page_count int32",
         "text string", "char_count int32",
         "method dictionary", "method_reason dictionary", "layer_chars int32", "layer_bad_ratio float?",
-        "layer_word_ratio float?", "layer_invisible_ratio float?", "image_coverage float?",
+        "layer_word_ratio float?", "layer_invisible_ratio float?", "layer_hidden_ratio float?",
+        "image_coverage float?",
         "ocr_confidence float?", "ocr_confidence_low float?", "ocr_words int32?", "ocr_attempts int16",
         "width_pt float?", "height_pt float?", "rotation_declared int16", "rotation_detected int16",
         "dpi float?",

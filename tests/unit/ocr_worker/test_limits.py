@@ -11,6 +11,7 @@ import pytest
 from ocr_worker import limits
 from ocr_worker.limits import (
     CPU_GRACE_S,
+    MAX_FILE_BYTES,
     MAX_OPEN_FILES,
     Limits,
     apply_limits,
@@ -27,10 +28,11 @@ class Kernel:
 
     RLIM_INFINITY = INFINITE
     RLIMIT_CORE, RLIMIT_NOFILE, RLIMIT_AS, RLIMIT_CPU = "core", "files", "memory", "cpu"
+    RLIMIT_FSIZE = "file size"
     RUSAGE_SELF = "self"
 
     def __init__(self, *, used_s=0.0, hard=None, refuses=()):
-        self.now = dict.fromkeys(("core", "files", "memory", "cpu"), (INFINITE, INFINITE))
+        self.now = dict.fromkeys(("core", "files", "memory", "cpu", "file size"), (INFINITE, INFINITE))
         self.now |= {kind: (value, value) for kind, value in (hard or {}).items()}
         self._used_s = used_s
         self._refuses = refuses
@@ -73,6 +75,7 @@ def test_memory_files_and_core_dumps_are_bound_for_good(kernel):
     apply_limits(LIMITS)
     assert now["core"] == (0, 0)
     assert now["files"] == (MAX_OPEN_FILES, MAX_OPEN_FILES)
+    assert now["file size"] == (MAX_FILE_BYTES, MAX_FILE_BYTES)
     assert now["memory"] == (2**30, 2**30)
     assert now["cpu"] == (INFINITE, INFINITE)
 
@@ -112,6 +115,7 @@ def test_the_limits_in_force_are_named(kernel):
         "memory": True,
         "core files": True,
         "open files": True,
+        "file size": True,
         "CPU time": True,
     }
 
@@ -122,6 +126,7 @@ def test_a_limit_that_is_not_in_force_is_named_as_such(kernel):
         "memory": False,
         "core files": True,
         "open files": True,
+        "file size": True,
         "CPU time": True,
     }
 

@@ -462,7 +462,7 @@ def test_text_is_cleaned(odd, plain):
 def test_clean_text_can_be_written_anywhere_and_cleaning_it_again_changes_nothing(text):
     clean = clean_text(text)
     clean.encode("utf-8")
-    assert not set(clean) & set("\0\r\u2028\u2029\ufffe")
+    assert not set(clean) & set("\0\r\v\f\x1b\x7f\x9b\u2028\u2029\ufffe")
     assert clean_text(clean) == clean
     assert len(clean) <= len(text)
 

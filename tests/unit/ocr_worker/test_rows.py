@@ -46,6 +46,7 @@ def test_a_row_holds_everything_that_was_read_and_who_read_it():
         "layer_bad_ratio": 0.1,
         "layer_word_ratio": 0.2,
         "layer_invisible_ratio": 0.3,
+        "layer_hidden_ratio": 0.2,
         "image_coverage": 0.4,
         "ocr_confidence": 80.0,
         "ocr_confidence_low": 70.0,

@@ -66,16 +66,21 @@ def report(run: WrittenRun, *, states: dict[str, str] | None = None, **arguments
 
 
 def check_html(html: str) -> None:
-    """Every element is closed, and nothing is loaded from elsewhere."""
+    """Every element is closed, nothing is loaded from elsewhere, and the browser would not let it be."""
 
     class Checker(HTMLParser):
         def __init__(self) -> None:
             super().__init__()
             self.open: list[str] = []
+            self.policy = ""
 
         def handle_starttag(self, tag: str, attrs: list) -> None:
             assert tag not in ("script", "link", "img", "iframe"), tag
-            assert not {"src", "href", "onload"} & {name for name, _ in attrs}
+            names = {name for name, _ in attrs}
+            assert not {"src", "href"} & names
+            assert not any(name.startswith("on") for name in names)
+            if ("http-equiv", "Content-Security-Policy") in attrs:
+                self.policy = dict(attrs)["content"]
             if tag not in VOID:
                 self.open.append(tag)
 
@@ -86,6 +91,8 @@ def check_html(html: str) -> None:
     checker = Checker()
     checker.feed(html)
     assert checker.open == []
+    assert checker.policy.startswith("default-src 'none';")
+    assert "script-src" not in checker.policy
     assert "url(" not in html
     assert "@import" not in html
 
@@ -205,6 +212,17 @@ def test_nothing_from_a_bucket_can_become_markup(run):
 
     assert "<script" not in html
     assert "&lt;script&gt;" in html
+
+
+def test_nothing_from_an_error_can_become_markup(run):
+    image = "<img src=x onerror=alert(1)>"
+    write(run, [run.document("one.pdf")])
+    merge_and_reconcile(run)
+
+    _, _, html = report(run, states={"fleet": "failed"}, failure=f"{image}.")
+
+    assert "<img" not in html
+    assert "&lt;img" in html
 
 
 def test_an_error_of_a_newer_worker_does_not_break_the_report(run):

@@ -1,0 +1,76 @@
+"""How a document of each class of attack ends: the one table that tests and fuzzer read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.hostile import attacks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# How each ends: ``done`` for what a reader may ignore, else the error. Where the limit that is met first
+# depends on the machine's speed there is more than one.
+READ = frozenset({"done"})
+OUT_OF_MEMORY = frozenset({"OOM/page", "CRASH/page", "TIMEOUT/page"})
+UNPACKED = frozenset({"BOMB/decompression"})
+PIXELS = frozenset({"BOMB/pixels"})
+UNREADABLE = frozenset({"CORRUPT/page_unreadable"})
+ENDS: dict[Callable[[], bytes], frozenset[str]] = {
+    attacks.flate_bomb: OUT_OF_MEMORY,
+    attacks.flate_in_flate_bomb: OUT_OF_MEMORY,
+    attacks.lzw_bomb: OUT_OF_MEMORY,
+    attacks.run_length_bomb: UNPACKED,
+    attacks.chained_bomb: UNPACKED,
+    attacks.filters_without_end: UNPACKED,
+    attacks.image_bomb: PIXELS,
+    attacks.object_stream_bomb: READ,
+    attacks.text_bomb: OUT_OF_MEMORY | {"BOMB/text"},
+    attacks.huge_box: PIXELS,
+    attacks.huge_user_unit: READ,
+    attacks.box_without_area: READ,
+    attacks.box_of_no_numbers: READ,
+    attacks.png_of_ten_billion_pixels: PIXELS,
+    attacks.jpeg_of_four_billion_pixels: PIXELS,
+    attacks.tiff_without_end: READ,
+    attacks.page_tree_loop: UNREADABLE,
+    attacks.page_count_that_lies: READ,
+    attacks.xref_loop: READ,
+    attacks.outline_loop: READ,
+    attacks.object_stream_loop: READ,
+    attacks.length_loop: frozenset({"BOMB/recursion"}),
+    attacks.form_loop: READ,
+    attacks.form_laughs: OUT_OF_MEMORY,
+    attacks.glyph_loop: READ,
+    attacks.pattern_loop: frozenset({"TIMEOUT/page"}),
+    attacks.soft_mask_loop: READ,
+    attacks.name_tree_loop: READ,
+    attacks.deep_arrays: READ,
+    attacks.deep_dictionaries_on_the_page: READ,
+    attacks.deep_strings: READ,
+    attacks.deep_states: READ,
+    attacks.deep_page_tree: UNREADABLE,
+    attacks.million_objects: READ,
+    attacks.million_annotations: READ,
+    attacks.million_drawings: READ | {"TIMEOUT/page"},
+    attacks.size_that_lies: READ,
+    attacks.giant_cmap: READ,
+    attacks.cmap_bomb: OUT_OF_MEMORY,
+    attacks.xfa_entities: READ,
+    attacks.metadata_entities: READ,
+    attacks.javascript: READ,
+    attacks.launch_action: READ,
+    attacks.embedded_bomb: READ,
+    attacks.broken_jpeg: READ,
+    attacks.jpeg_that_lies_about_its_size: READ,
+    attacks.broken_jpeg2000: UNREADABLE,
+    attacks.jpeg2000_of_many_pixels: UNREADABLE,
+    attacks.broken_jbig2: UNREADABLE,
+    attacks.ccitt_of_many_columns: UNREADABLE,
+    attacks.image_that_says_a_trillion_pixels: PIXELS,
+    attacks.zip_and_pdf: READ,
+    attacks.html_and_pdf: READ,
+    attacks.gif_and_pdf: READ,
+    attacks.program_and_pdf: READ,
+    attacks.jpeg_and_pdf: READ,
+}
