@@ -662,7 +662,6 @@ def run_one(name: str, arguments: list[str]) -> int:
         work = lambda: _run_operator(name, arguments[0])  # noqa: E731
     elif name == "enqueue-ours":
         # Imports are not what is measured: those of the bare calls are over by then, too.
-        import airflow.providers.amazon.aws.hooks.base_aws
 
         import pdf_ops.operators.enqueue  # noqa: F401
 

@@ -31,8 +31,8 @@ from ocr_worker.protocol import (
     encode_pages,
 )
 from ocr_worker.reading import PageReader, Stopwatch
-from ocr_worker.sniff import MediaType
 from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError
+from pdf_ops.contract.media import MediaType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -169,7 +169,8 @@ class RunsTable:
                 "Key": {state.HASH_KEY: attribute(outcome.s3_key)},
                 "UpdateExpression": (
                     "SET #status = :failed, last_error = :error, error_class = :class, error_code = :code, "
-                    "last_updated = :now, run_id = :run, lease_until = :zero"
+                    "last_updated = :now, run_id = :run, lease_until = :zero, listing_shard = :shard, "
+                    "listing_key = if_not_exists(listing_key, :listing)"
                     + (", etag = :etag" if outcome.etag else "")
                     + (", version_id = :version" if version_id else "")
                 ),
@@ -192,6 +193,8 @@ class RunsTable:
                         ":zero": 0,
                         ":etag": outcome.etag,
                         ":version": version_id or None,
+                        ":shard": state.listing_shard(StateStatus.FAILED, outcome.s3_key),
+                        ":listing": state.new_listing_key(outcome.s3_key, now),
                     }
                 ),
             }
