@@ -31,7 +31,7 @@ constraints() { # constraints VERSION
 mkdir -p .build
 for version in 3.3.1 3.2.1; do
   constraints "$version" >".build/constraints-$version.txt"
-  lock "locks/airflow-$version.txt" pyproject.toml --extra airflow --extra worker --group dev \
+  lock "locks/airflow-$version.txt" pyproject.toml --extra airflow --extra api --extra worker --group dev \
     --constraint ".build/constraints-$version.txt"
   # Name the committed file in the comments, not the filtered copy of it.
   sed -i.orig "s|-c .build/constraints|-c include/mwaa/constraints|" "locks/airflow-$version.txt"
