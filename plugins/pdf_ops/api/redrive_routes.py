@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1/redrive", tags=["redrive"])
 @router.post(
     "",
     summary="Send documents round again",
-    responses=responses(502) | {202: {"model": RedriveAnswer, "description": "A run was started."}},
+    responses=responses(400, 502) | {202: {"model": RedriveAnswer, "description": "A run was started."}},
 )
 async def redrive(
     wanted: RedriveRequest, services: ServicesDep, client: Redriver, response: Response
