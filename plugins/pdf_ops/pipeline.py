@@ -153,11 +153,11 @@ def enqueue_listed(shards: Any) -> Any:
     ).expand(shard_uri=shards)
 
 
-def read_and_publish(enqueue: Any, listing: Any) -> None:
+def read_and_publish(sent: Any, listing: Any) -> None:
     """Add every task after the sending: workers, the wait for them, the dataset, its proof and the report.
 
     Args:
-        enqueue: The task that sends the messages.
+        sent: The task after which all messages are sent.
         listing: The summary of what was listed.
     """
     found = layout()
@@ -236,6 +236,6 @@ def read_and_publish(enqueue: Any, listing: Any) -> None:
     # A teardown, as those still run when a person ends the run: without it, such a run would succeed.
     gate = GateOperator(task_id="gate", report=report.output).as_teardown(on_failure_fail_dagrun=True)
 
-    enqueue >> [fleet, fleet_is_due]
+    sent >> [fleet, fleet_is_due]
     plan_fleet >> fleet_is_due >> wait >> stop_fleet
     [wait, stop_fleet] >> merge >> reconcile >> report >> gate

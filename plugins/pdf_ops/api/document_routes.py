@@ -256,7 +256,10 @@ async def get_download(document_id: DocumentId, services: ServicesDep, client: R
     responses=responses(404, 416)
     | {
         status: {
-            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            "content": {
+                kind: {"schema": {"type": "string", "format": "binary"}}
+                for kind in (*MediaType, "application/octet-stream")
+            },
             "description": description,
         }
         for status, description in ((200, "All of them."), (206, "Some of them."))
