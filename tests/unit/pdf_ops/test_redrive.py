@@ -17,6 +17,7 @@ from pdf_ops.contract.fingerprint import ReadingConfig
 from pdf_ops.contract.layout import Layout, S3Uri
 from pdf_ops.contract.listing import read_lines
 from pdf_ops.contract.messages import DocumentMessage
+from pdf_ops.dead_letters import Letter, LetterReader
 from pdf_ops.hooks.tables import RunsTable
 from pdf_ops.operators.enqueue import PdfEnqueueOperator
 from pdf_ops.operators.redrive import ClearLettersOperator, RedriveListOperator
@@ -151,21 +152,24 @@ def test_letters_go_only_after_their_documents_were_sent(aws: Aws, context: dict
 
 @pytest.mark.usefixtures("letters")
 def test_a_redrive_that_is_killed_half_way_loses_nothing_when_it_is_tried_again(
-    aws: Aws, context: dict[str, Any]
+    aws: Aws, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     class KilledError(Exception):
         pass
 
     shards, keys = select(aws, context)
     send(aws, context, shards)
-    places = {name: value for name, value in aws.places.items() if name != "runs_table"}
-    dying = ClearLettersOperator(
-        task_id="clear", dlq_url=aws.dlq_url, input_bucket=aws.input, run_id=RUN, **places
-    )
-    deleted = _die_after_the_first_delete(dying, KilledError)
-    with pytest.raises(KilledError):
-        dying.execute(context)
-    assert deleted
+    delete = LetterReader.delete
+
+    def delete_one_and_die(reader: LetterReader, letters: list[Letter]) -> int:
+        delete(reader, letters[:1])
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LetterReader, "delete", delete_one_and_die)
+        with pytest.raises(KilledError):
+            clear(aws, context)
+    assert len(left_in(aws, aws.dlq_url)) == 3
     # What is not in the dead-letter queue any more is in the queue: nothing is in neither.
     assert set(keys) <= set(left_in(aws, aws.queue_url)) | set(left_in(aws, aws.dlq_url))
 
@@ -176,37 +180,6 @@ def test_a_redrive_that_is_killed_half_way_loses_nothing_when_it_is_tried_again(
     assert (again, same_keys) == (shards, keys)
     assert set(left_in(aws, aws.queue_url)) == set(keys)
     assert left_in(aws, aws.dlq_url) == []
-
-
-def _die_after_the_first_delete(operator: Any, error: type[Exception]) -> list[Any]:
-    """Have the operator's SQS client end the task right after it has deleted one letter."""
-    import pdf_ops.operators.redrive as module
-
-    real, deleted = module.aws_client, []
-
-    def client(service: str, **arguments: Any) -> Any:
-        made = real(service, **arguments)
-        if service == "sqs":
-            delete = made.delete_message_batch
-
-            def delete_one(**call: Any) -> Any:
-                deleted.append(delete(QueueUrl=call["QueueUrl"], Entries=call["Entries"][:1]))
-                raise error
-
-            made.delete_message_batch = delete_one
-        return made
-
-    module.aws_client = client
-    original = operator.execute
-
-    def execute(context: Any) -> Any:
-        try:
-            return original(context)
-        finally:
-            module.aws_client = real
-
-    object.__setattr__(operator, "execute", execute)
-    return deleted
 
 
 @pytest.mark.usefixtures("letters")
