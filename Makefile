@@ -19,7 +19,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline local-aws lock clean
+.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline bench-api local-aws lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: $(READY) $(BENCH_READY) ## Measure against peers, which live in an enviro
 
 bench-pipeline: $(READY) ## Measure the whole pipeline: documents a second, memory of every task, enqueue, listing
 	$(BIN)/python -m benchmarks.pipeline --documents $(DOCS) $(BENCH_ARGS)
+
+bench-api: $(READY) ## Measure the REST API: status reads a second, pages of a long listing
+	$(BIN)/python -m benchmarks.api $(BENCH_ARGS)
 
 local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
 	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)

@@ -76,4 +76,12 @@ def serve(*, host: str, port: int, is_insecure: bool) -> None:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     log_requests()
     # Without uvicorn's access log: the app writes its own, with ids and without queries.
-    uvicorn.run(create_app(lambda: services), host=host, port=port, access_log=False, log_level="warning")
+    uvicorn.run(
+        create_app(lambda: services),
+        host=host,
+        port=port,
+        access_log=False,
+        log_level="warning",
+        # Longer than load balancers keep a connection, so that none of them uses one that is closing.
+        timeout_keep_alive=75,
+    )
