@@ -27,7 +27,7 @@ UPLOAD = "/pdf-ops/v1/documents/upload-document"
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("up")
-    users = ",".join(f"{name}:{role}" if role else name for name, role in USERS.items())
+    users = ",".join(f"{name}:{role}" for name, role in USERS.items())
     variables = {
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": users,
         "PDF_OPS_DOORBELL_WINDOW_S": "2",

@@ -56,7 +56,9 @@ class RateLimiter:
             return Throttled(using="gcra", quota=quota, store=store)
 
         self._local = throttle(MemoryStore(options={"MAX_SIZE": _MAX_CLIENTS}))
-        self._shared = throttle(RedisStore(server=redis_url)) if redis_url else None
+        # Impatient: whoever asks waits for it.
+        patience = {"SOCKET_TIMEOUT": 1, "SOCKET_CONNECT_TIMEOUT": 1}
+        self._shared = throttle(RedisStore(server=redis_url, options=patience)) if redis_url else None
 
     async def take(self, client_id: str) -> Allowance:
         """Take a token."""
