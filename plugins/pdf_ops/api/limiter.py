@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from throttled.asyncio import MemoryStore, RedisStore, Throttled, rate_limiter
+from throttled.exceptions import StoreUnavailableError
 
 _MAX_CLIENTS = 100_000
 _log = logging.getLogger(__name__)
@@ -65,11 +66,9 @@ class RateLimiter:
         key = f"pdf_ops:rate:{client_id}"
         result = None
         if self._shared is not None:
-            from redis.exceptions import RedisError
-
             try:
                 result = await self._shared.limit(key)
-            except (RedisError, OSError) as error:
+            except StoreUnavailableError as error:
                 _log.warning("Redis is out of reach, each process limits for itself: %s", error)
         if result is None:
             result = await self._local.limit(key)

@@ -1,6 +1,6 @@
 """Everything that can be wrong with a request, as problem+json (RFC 9457).
 
-One class, one body, one set of handlers. An error of ours is logged and never shown.
+One class, one body, one set of handlers. A mistake of ours is the request log's to answer.
 """
 
 from __future__ import annotations
@@ -108,7 +108,3 @@ def handle_problems(app: FastAPI) -> None:
 
     app.add_exception_handler(ClientError, out_of_reach)
     app.add_exception_handler(BotoCoreError, out_of_reach)
-
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> JSONResponse:
-        return answer(request, 500, "A mistake of ours. The log has it, under this request's id.")

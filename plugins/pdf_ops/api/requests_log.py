@@ -15,7 +15,10 @@ from collections.abc import MutableMapping
 from datetime import UTC, datetime
 from typing import Any
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pdf_ops.api.problems import answer
 
 LOGGER = "pdf_ops.api.requests"
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -42,7 +45,8 @@ class RequestLog:
         began = time.perf_counter()
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
         state["request_id"] = request_id = _request_id(scope)
-        status, sent_bytes = 500, 0
+        status: int | None = None
+        sent_bytes = 0
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status, sent_bytes
@@ -60,10 +64,16 @@ class RequestLog:
         try:
             await self.app(scope, receive, send_with_headers)
         except Exception:
+            # Here, and not raised further: whoever is outside would answer without an id.
             self.log.exception("%s", _line(scope, state, 500, began, sent_bytes, event="request.crashed"))
-            raise
+            if status is not None:
+                raise  # Half an answer is out: only hanging up tells the client.
+            problem = answer(
+                Request(scope), 500, "A mistake of ours. The log has it, under this request's id."
+            )
+            await problem(scope, receive, send_with_headers)
         else:
-            self.log.info("%s", _line(scope, state, status, began, sent_bytes, event="request"))
+            self.log.info("%s", _line(scope, state, status or 500, began, sent_bytes, event="request"))
 
 
 def _request_id(scope: Scope) -> str:

@@ -1,0 +1,27 @@
+"""A mistake of ours in a route: the caller gets an id and no details, the log gets both."""
+
+from __future__ import annotations
+
+import logging
+from typing import NoReturn
+
+import pytest
+from fastapi.testclient import TestClient
+
+from pdf_ops.api.app import create_app
+from pdf_ops.api.requests_log import LOGGER
+
+
+def test_a_mistake_of_ours_is_a_problem_with_an_id_and_without_details(caplog: pytest.LogCaptureFixture):
+    def mistaken() -> NoReturn:
+        raise ZeroDivisionError("secret detail")
+
+    logging.getLogger(LOGGER).propagate = True
+    with caplog.at_level(logging.INFO, LOGGER):
+        answer = TestClient(create_app(mistaken)).get("/v1/runs", headers={"X-Request-ID": "crash-1"})
+
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert answer.json()["request_id"] == answer.headers["x-request-id"] == "crash-1"
+    assert "secret detail" not in answer.text
+    assert "secret detail" in caplog.text
+    assert "request.crashed" in caplog.text
