@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import pytest
 from fastapi.testclient import TestClient
 
 from pdf_ops.api.app import create_app
 from pdf_ops.api.requests_log import LOGGER
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_a_mistake_of_ours_is_a_problem_with_an_id_and_without_details(caplog: pytest.LogCaptureFixture):
