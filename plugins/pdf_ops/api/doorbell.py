@@ -20,7 +20,7 @@ from pdf_ops.api.settings import ApiSettings
 PIPELINE = "pdf_ocr"
 REDRIVE = "pdf_redrive"
 MARGIN_S = 5.0
-"""Between a window's end and its run: for clocks that differ, and objects that are still being written."""
+"""Before a run looks: clocks differ, and a run leaves out what S3 says was written after it began."""
 _TIMEOUT_S = 15.0
 _MAX_REMEMBERED = 1_000
 _log = logging.getLogger(__name__)
@@ -61,7 +61,9 @@ class Visit:
     @classmethod
     def of_one(cls, key: str, name: str, now: datetime) -> Visit:
         """A run for one document alone."""
-        return cls(run_id=f"upload__{name}", prefix=key, run_after=now, closes_at=now)
+        return cls(
+            run_id=f"upload__{name}", prefix=key, run_after=now + timedelta(seconds=MARGIN_S), closes_at=now
+        )
 
 
 class Doorbell:
