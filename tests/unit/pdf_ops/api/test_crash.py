@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from fastapi.testclient import TestClient
+import httpx
 
 from pdf_ops.api.app import create_app
 from pdf_ops.api.requests_log import LOGGER
@@ -14,13 +15,19 @@ if TYPE_CHECKING:
     import pytest
 
 
+async def ask(app: Any) -> httpx.Response:
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+        return await client.get("/v1/runs", headers={"X-Request-ID": "crash-1"})
+
+
 def test_a_mistake_of_ours_is_a_problem_with_an_id_and_without_details(caplog: pytest.LogCaptureFixture):
     def mistaken() -> NoReturn:
         raise ZeroDivisionError("secret detail")
 
     logging.getLogger(LOGGER).propagate = True
     with caplog.at_level(logging.INFO, LOGGER):
-        answer = TestClient(create_app(mistaken)).get("/v1/runs", headers={"X-Request-ID": "crash-1"})
+        answer = asyncio.run(ask(create_app(mistaken)))
 
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert answer.json()["request_id"] == answer.headers["x-request-id"] == "crash-1"
