@@ -152,6 +152,18 @@ def test_the_same_content_is_the_same_job_and_is_read_once(client: httpx.Client,
     assert messages(world) == []
 
 
+def test_a_document_that_was_removed_can_be_uploaded_again(client: httpx.Client, world: World):
+    body = fresh_pdf()
+    first = upload(client, "a.pdf", body).json()
+    key = {"s3_key": {"S": decode(first["job_id"])}}
+    world.dynamodb.delete_item(TableName=world.state_table, Key=key)
+
+    again = upload(client, "a.pdf", body)
+
+    assert (again.status_code, again.json()["is_new"]) == (202, True)
+    assert again.json()["job_id"] != first["job_id"]
+
+
 def test_the_same_content_by_many_at_once_is_one_job(api: Api, world: World):
     body = fresh_pdf()
     before = objects(world)

@@ -301,8 +301,14 @@ class Uploads:
         deadline = time.monotonic() + _WAIT_FOR_TWIN_S
         while True:
             known = await self._aws.run(claims.take, name, Claim())
-            if known is None or known.is_complete:
-                return known
+            if known is None:
+                return None
+            if known.is_complete:
+                if await self._documents.read([known.s3_key]):
+                    return known
+                # Somebody has removed the document since: it may be stored anew.
+                await self._aws.run(claims.give_up, name)
+                continue
             if time.monotonic() > deadline:
                 raise ProblemError(
                     409, "The same content is being stored; try again.", headers={"Retry-After": "5"}
