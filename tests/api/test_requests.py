@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.api import KEY, READ_KEY, AirflowDouble, Api, upload
+from tests.support.api import KEY, READ_ENTRY, READ_KEY, AirflowDouble, Api, upload
 
 from pdf_ops.api.ids import encode
 
@@ -176,6 +176,32 @@ def test_settings_that_cannot_be_used_are_all_named_at_once(api: Api):
 
     assert ended.returncode == 2
     assert all(name in ended.stderr for name in wrong)
+
+
+def test_keys_may_be_in_secrets_manager(local_aws: LocalAws, world: World, tmp_path: Path):
+    secret = f"{world.input}-keys"
+    local_aws.client("secretsmanager").create_secret(Name=secret, SecretString=f"# ours\n{READ_ENTRY}\n")
+    with Api(local_aws, world, tmp_path, API_KEYS="", API_KEYS_SECRET=secret) as api:
+        with api.client(READ_KEY) as client:
+            assert client.get("/v1/runs").status_code == 200
+        with api.client(KEY) as client:
+            assert_problem(client.get("/v1/runs"), 401)
+
+
+def test_when_aws_does_not_play_along_it_is_503_and_not_ready(
+    local_aws: LocalAws, world: World, tmp_path: Path
+):
+    api = Api(local_aws, world, tmp_path)
+    api._environment["AIRFLOW__PDF_OPS__DYNAMO_TABLE_NAME"] = "no-such-table"
+    with api, api.client() as client:
+        answer = client.get(f"/v1/jobs/{MISSING}")
+        ready = client.get("/ready")
+
+    problem = assert_problem(answer, 503)
+    assert f"request {problem['request_id']}: AWS refused a call" in api.log.read_text()
+    assert ready.status_code == 503
+    assert ready.json()["checks"]["queue"] == "ok"
+    assert ready.json()["checks"]["state_table"] != "ok"
 
 
 def run_schemathesis(api: Api, *arguments: str) -> None:

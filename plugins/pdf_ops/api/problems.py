@@ -97,7 +97,8 @@ def handle_problems(app: FastAPI) -> None:
         return answer(request, 422, detail, errors=errors)
 
     async def out_of_reach(request: Request, error: Exception) -> JSONResponse:
-        _log.warning("AWS refused a call: %s", error)
+        request_id = request.scope.get("state", {}).get("request_id", "")
+        _log.warning("request %s: AWS refused a call: %s", request_id, error)
         return answer(
             request,
             503,
