@@ -5,10 +5,19 @@ Thin on purpose: every process of Airflow loads it.
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.plugins_manager import AirflowPlugin
 
 
 class PdfOpsPlugin(AirflowPlugin):
-    """Names the pipeline in ``airflow plugins``."""
+    """Names the pipeline in ``airflow plugins``, and mounts its API under ``/pdf-ops``."""
 
     name = "pdf_ops"
+
+    @property
+    def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override] # a list in the base class
+        """The API; a property, so that only the api-server imports it."""
+        from pdf_ops.api.mounted import mounted_app
+
+        return [{"app": mounted_app(), "url_prefix": "/pdf-ops", "name": "pdf_ops"}]

@@ -34,7 +34,7 @@ constraints() { # constraints VERSION
 mkdir -p .build
 for version in 3.3.1 3.2.1; do
   constraints "$version" >".build/constraints-$version.txt"
-  lock "locks/airflow-$version.txt" pyproject.toml --extra airflow --extra worker --group dev \
+  lock "locks/airflow-$version.txt" pyproject.toml --extra airflow --extra api --extra worker --group dev \
     --constraint ".build/constraints-$version.txt"
 done
 # What requirements.txt adds to an MWAA image, for one that reaches no package index: of all that is needed,
@@ -53,7 +53,7 @@ for version in 3.3.1 3.2.1; do
     --custom-compile-command 'make lock' "${upgrade[@]+"${upgrade[@]}"}" --output-file "$output" \
     "${mwaa[@]}" .build/requirements.txt $left_out >/dev/null
 done
-lock locks/compose.txt pyproject.toml --extra airflow --extra worker --group compose \
+lock locks/compose.txt pyproject.toml --extra airflow --extra api --extra worker --group compose \
   --constraint .build/constraints-3.3.1.txt
 lock locks/worker.txt pyproject.toml --extra worker
 lock locks/bench.txt --group bench --constraint locks/worker.txt

@@ -12,6 +12,7 @@ from typing import Any
 
 from ocr_worker.options import settings_of
 from ocr_worker.settings import MirrorSettings, ServiceSettings, WorkerSettings
+from pdf_ops.api.settings import API_SETTINGS
 from pdf_ops.contract.reference import fill, render_table
 from pdf_ops.settings import SETTINGS
 
@@ -64,10 +65,27 @@ def worker(cls: type[Any], *, without: type[Any] | None = None) -> str:
     )
 
 
+def api() -> str:
+    """The settings of the REST API."""
+    return render_table(
+        ("Variable", "What for", "Accepts", "Default"),
+        (
+            (
+                f"`{setting.variable}`",
+                setting.option.description,
+                setting.accepted,
+                _shown(setting.default, is_required=setting.is_required),
+            )
+            for setting in API_SETTINGS
+        ),
+    )
+
+
 TABLES = {
     "control-plane": control_plane,
     "reading": lambda: worker(WorkerSettings),
     "service": lambda: worker(ServiceSettings, without=WorkerSettings),
+    "api": api,
     "mirror": lambda: worker(MirrorSettings),
 }
 

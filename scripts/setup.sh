@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a machine ready for `make`, from nothing but Python >= 3.11. Safe to repeat: what is there is kept.
 #
-#   scripts/setup.sh tools                      Tesseract with English and orientation data, and poppler
+#   scripts/setup.sh tools                      Tesseract with English and orientation data, poppler, and Redis
 #   scripts/setup.sh venv DIR LOCK [--project]  a virtual environment with exactly what LOCK holds (and this project)
 #   scripts/setup.sh apt COMMAND:PACKAGE...     Debian's package for each command that is missing
 #   scripts/setup.sh uv                         print the path of a working uv, installing one in .uv/ if need be
@@ -45,6 +45,7 @@ missing_tools() {
   grep -qx eng <<<"$languages" || echo tesseract-ocr-eng
   grep -qx osd <<<"$languages" || echo tesseract-ocr-osd
   command -v pdftoppm >/dev/null || echo poppler-utils
+  command -v redis-server >/dev/null || echo redis-server
 }
 
 apt_install() { # apt_install PACKAGE...
@@ -83,12 +84,12 @@ install_tools() {
     apt_install $missing
   elif command -v brew >/dev/null; then
     # Homebrew's tesseract brings the English and the orientation data along.
-    say 'installing tesseract and poppler (brew)'
-    quietly brew install tesseract poppler || die 'brew could not. Run this, then make again:' \
-      '  brew install tesseract poppler'
+    say 'installing tesseract, poppler and redis (brew)'
+    quietly brew install tesseract poppler redis || die 'brew could not. Run this, then make again:' \
+      '  brew install tesseract poppler redis'
   else
     die 'neither apt-get nor brew is here. With the package manager of this system, install Tesseract 5' \
-      'with the data files eng and osd, and poppler (for pdftoppm). Missing, by their Debian names:' \
+      'with the data files eng and osd, poppler (for pdftoppm) and a Redis server (for tests). Missing, by their Debian names:' \
       "  ${missing//$'\n'/ }"
   fi
 

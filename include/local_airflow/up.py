@@ -103,6 +103,7 @@ def _describe(console: Console, up: Up) -> None:
     for line in (
         f"[green]Airflow is up:[/] {up.api.url}/dags/{DAG_ID}",
         f"  log in as [bold]{up.api.user}[/] with [bold]{up.api.password}[/]",
+        f"  REST API        {up.api.url}/pdf-ops/docs",
         f"  local AWS       {up.aws.endpoint_url} (ECS {up.aws.ecs_endpoint_url})",
         f"  Airflow's log   {up.log}",
         "The samples are in the bucket, and the schedule is off: press Trigger in the UI.",

@@ -31,7 +31,7 @@ def create_resources(resources: Resources, client: Clients, region: str) -> dict
         _create_bucket(bucket, region, client("s3"))
     queue_urls = _create_queues(resources.queues, client("sqs"))
     for table in resources.tables.values():
-        _create_table(table, client("dynamodb"))
+        create_table(table, client("dynamodb"))
     for group in resources.log_groups.values():
         _create_log_group(group.name, group.retention_days, client("logs"))
     settings = worker_settings(resources, queue_urls, region)
@@ -106,15 +106,22 @@ def _create_queues(queues: Mapping[str, Queue], sqs: Any) -> dict[str, str]:
     return urls
 
 
-def _create_table(table: Table, dynamodb: Any) -> None:
+def create_table(table: Table, dynamodb: Any) -> None:
+    """Create a table with its indexes, unless it is there."""
     if not _exists(lambda: dynamodb.describe_table(TableName=table.name), "ResourceNotFoundException"):
         keys = {"HASH": table.hash_key, "RANGE": table.range_key}
         present = {kind: name for kind, name in keys.items() if name is not None}
+        names = [*present.values()]
+        for index in table.indexes.values():
+            names += [index.hash_key, index.range_key]
         dynamodb.create_table(
             TableName=table.name,
             KeySchema=[{"AttributeName": name, "KeyType": kind} for kind, name in present.items()],
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in present.values()],
+            AttributeDefinitions=[
+                {"AttributeName": name, "AttributeType": "S"} for name in dict.fromkeys(names)
+            ],
             BillingMode="PAY_PER_REQUEST",
+            **_index_arguments(table),
         )
         dynamodb.get_waiter("table_exists").wait(TableName=table.name)
     if table.ttl_attribute is not None:
@@ -124,6 +131,25 @@ def _create_table(table: Table, dynamodb: Any) -> None:
                 TableName=table.name,
                 TimeToLiveSpecification={"Enabled": True, "AttributeName": table.ttl_attribute},
             )
+
+
+def _index_arguments(table: Table) -> dict[str, Any]:
+    """The argument of CreateTable for a table's indexes; none if it has none."""
+    if not table.indexes:
+        return {}
+    return {
+        "GlobalSecondaryIndexes": [
+            {
+                "IndexName": name,
+                "KeySchema": [
+                    {"AttributeName": index.hash_key, "KeyType": "HASH"},
+                    {"AttributeName": index.range_key, "KeyType": "RANGE"},
+                ],
+                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(index.attributes)},
+            }
+            for name, index in table.indexes.items()
+        ]
+    }
 
 
 def _create_log_group(name: str, retention_days: int, logs: Any) -> None:

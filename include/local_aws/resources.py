@@ -7,7 +7,7 @@ Not for creating them: see ``local_aws.bootstrap``.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,15 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """A global secondary index of a table; its keys are strings, and it repeats these attributes."""
+
+    hash_key: str
+    range_key: str
+    attributes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A DynamoDB table, paid per request; its keys are strings."""
 
@@ -61,6 +70,7 @@ class Table:
     hash_key: str
     range_key: str | None = None
     ttl_attribute: str | None = None
+    indexes: Mapping[str, Index] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +155,7 @@ def load_resources(path: Path = RESOURCES_FILE) -> Resources:
         resources = Resources(
             buckets={key: Bucket(**value) for key, value in content["buckets"].items()},
             queues={key: Queue(**value) for key, value in content["queues"].items()},
-            tables={key: Table(**value) for key, value in content["tables"].items()},
+            tables={key: _table(value) for key, value in content["tables"].items()},
             log_groups={key: LogGroup(**value) for key, value in content["log_groups"].items()},
             cluster=Cluster(
                 name=content["cluster"]["name"],
@@ -157,6 +167,14 @@ def load_resources(path: Path = RESOURCES_FILE) -> Resources:
         raise ResourcesError(f"{path.name}: {type(error).__name__}: {error}") from error
     _check_references(resources, path.name)
     return resources
+
+
+def _table(content: Mapping[str, Any]) -> Table:
+    indexes = {
+        name: Index(**{**index, "attributes": tuple(index["attributes"])})
+        for name, index in content.get("indexes", {}).items()
+    }
+    return Table(**{**content, "indexes": indexes})
 
 
 def _task_definition(content: Mapping[str, Any]) -> TaskDefinition:

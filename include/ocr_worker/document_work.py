@@ -211,6 +211,7 @@ class DocumentWork:
         claimed = await self._ledger.claim(
             order.s3_key,
             etag=identity.etag,
+            size=identity.size,
             version_id=identity.version_id,
             config_hash=order.reading.config_hash,
             run_id=order.run_id,
@@ -366,6 +367,7 @@ class DocumentWork:
             pages=row.pages_written,
             total_pages=row.page_count,
             output_uri=row.output_uri,
+            content_type=row.media_type,
             error=error,
         )
         job.lease = None

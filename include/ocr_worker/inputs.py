@@ -17,7 +17,7 @@ from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ocr_worker.sniff import MediaType
+    from pdf_ops.contract.media import MediaType
 
 _HASHED_AT_ONCE = 1 << 20
 

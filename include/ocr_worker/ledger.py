@@ -20,7 +20,7 @@ from pdf_ops.contract.attributes import attribute, item_of
 from pdf_ops.contract.documents import DocumentStatus
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 from pdf_ops.contract.runs import RETENTION_DAYS, Counters, Outcome, RunRecord, total_key, worker_key
-from pdf_ops.contract.state import HASH_KEY, DocumentState, StateStatus
+from pdf_ops.contract.state import HASH_KEY, DocumentState, StateStatus, listing_shard, new_listing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,6 +110,7 @@ class Ledger:
         s3_key: str,
         *,
         etag: str,
+        size: int,
         version_id: str | None,
         config_hash: str,
         run_id: str,
@@ -137,7 +138,8 @@ class Ledger:
                 Key={HASH_KEY: attribute(s3_key)},
                 UpdateExpression="SET #status = :processing, etag = :etag, config_hash = :config, "
                 "run_id = :run, worker_id = :worker, lease_token = :token, lease_until = :until, "
-                "last_updated = :updated, pages_processed = :zero"
+                "last_updated = :updated, pages_processed = :zero, size_bytes = :size, "
+                "listing_shard = :shard, listing_key = if_not_exists(listing_key, :listing)"
                 + (", version_id = :version" if version_id else "")
                 + " REMOVE total_pages, output_uri, is_dead_letter"
                 + ("" if version_id else ", version_id")
@@ -165,6 +167,9 @@ class Ledger:
                         ":zero": 0,
                         ":one": 1,
                         ":version": version_id,
+                        ":size": size,
+                        ":shard": listing_shard(StateStatus.PROCESSING, s3_key),
+                        ":listing": new_listing_key(s3_key, datetime.now(UTC)),
                     }
                 ),
                 ReturnValues="ALL_NEW",
@@ -245,6 +250,7 @@ class Ledger:
         pages: int,
         total_pages: int | None,
         output_uri: str | None,
+        content_type: str | None,
         error: PdfOpsError | None,
     ) -> Commit:
         """Close a document: outcome, state and counters in one transaction.
@@ -267,9 +273,13 @@ class Ledger:
             ":class": error.kind.error_class.value if error is not None else None,
             ":code": error.kind.code if error is not None else None,
             ":charged": int(error is not None and error.kind.counts_as_attempt),
+            ":shard": listing_shard(_STATES[status], lease.s3_key),
+            ":type": content_type,
         }
         sets = ["#status = :status", "pages_processed = :pages", "last_updated = :updated"]
-        sets += ["lease_until = :never", "unfinished = :none"]
+        sets += ["lease_until = :never", "unfinished = :none", "listing_shard = :shard"]
+        if content_type is not None:
+            sets.append("content_type = :type")
         removes = []
         for name, placeholder in (
             ("total_pages", ":total"),

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ocr_worker.engines import load_factory
-from ocr_worker.sniff import MediaType
 from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError
+from pdf_ops.contract.media import MediaType
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,9 +33,9 @@ from ocr_worker.protocol import (
     encode_ready,
 )
 from ocr_worker.reading import PageReader, Stopwatch
-from ocr_worker.sniff import MediaType
 from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError
 from pdf_ops.contract.pages import Method, MethodReason
+from pdf_ops.contract.media import MediaType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ocr_worker.isolation.sandbox import Isolation
-    from ocr_worker.sniff import MediaType
     from pdf_ops.contract.fingerprint import ReadingConfig
+    from pdf_ops.contract.media import MediaType
 
 # What a page process may know of the environment. Credentials, proxies and endpoints are not in it.
 PASSED_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "TESSDATA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")

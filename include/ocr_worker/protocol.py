@@ -15,9 +15,9 @@ from typing import Any
 from ocr_worker.isolation.sandbox import Isolation, Sandbox, SandboxMode, Wall
 from ocr_worker.limits import Limits
 from ocr_worker.reading import MAX_TEXT_CHARACTERS, Reading
-from ocr_worker.sniff import MediaType
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError, Phase
 from pdf_ops.contract.fingerprint import OcrMode, ReadingConfig
+from pdf_ops.contract.media import MediaType
 from pdf_ops.contract.pages import Method, MethodReason
 
 HEADER = struct.Struct("<I")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from pathlib import Path
 
-    from ocr_worker.sniff import MediaType
     from pdf_ops.contract.fingerprint import ReadingConfig
+    from pdf_ops.contract.media import MediaType
 
 FIRST_SLICE_PAGES = 4
 MAX_SLICE_PAGES = 128

@@ -1,20 +1,22 @@
 """A look into the dead-letter queue: which of a run's documents are there, and why.
 
-Messages are looked at and put back, never deleted: sending them round again is a person's decision.
-Not for closing documents: the completion sensor does that.
+Messages are looked at and put back; only a redrive deletes those that it has sent round again. Not for
+closing documents: the completion sensor does that.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pdf_ops.contract.errors import ErrorKind
 from pdf_ops.contract.messages import MessageError, parse_message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pdf_ops.contract.messages import DocumentMessage
 
 MAX_MESSAGES = 2_000
 MAX_SECONDS = 30.0
@@ -72,6 +74,126 @@ class Triage:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """One message of a dead-letter queue, with what its worker said about it.
+
+    Attributes:
+        receipt: For deleting it.
+        body: The message.
+        sent_ms: When it was sent, milliseconds since the epoch.
+        run_id: The run that it failed in, if known.
+        s3_key: The document, as the state table knows it, if its worker said so.
+        error_class: What went wrong; None if its worker died without a word.
+        error_code: What exactly.
+        error_message: In words.
+        documents: The documents that the message names; none if it cannot be read.
+    """
+
+    receipt: str
+    body: str
+    sent_ms: int
+    run_id: str | None
+    s3_key: str | None
+    error_class: str | None
+    error_code: str | None
+    error_message: str | None
+    documents: tuple[DocumentMessage, ...]
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Letter:
+        """Read a received message."""
+        said = {
+            name: value.get("StringValue") for name, value in message.get("MessageAttributes", {}).items()
+        }
+        body = str(message.get("Body", ""))
+        try:
+            documents = parse_message(body)
+        except MessageError:
+            documents = ()
+        return cls(
+            receipt=message["ReceiptHandle"],
+            body=body,
+            sent_ms=int(message.get("Attributes", {}).get("SentTimestamp", 0)),
+            run_id=said.get("run_id") or (documents[0].run_id if documents else None),
+            s3_key=said.get("s3_key"),
+            error_class=said.get("error_class"),
+            error_code=said.get("error_code"),
+            error_message=said.get("error_message"),
+            documents=documents,
+        )
+
+    @property
+    def label(self) -> str:
+        """Class and code, as people read them."""
+        return f"{self.error_class}/{self.error_code}" if self.error_class else _UNSAID
+
+
+class LetterReader:
+    """Goes through a dead-letter queue once, and puts back what nobody deletes.
+
+    :param client: An SQS client.
+    :param queue_url: The queue.
+    :param max_messages: Stop after so many.
+    :param max_s: Stop after so many seconds.
+    """
+
+    def __init__(self, client: Any, queue_url: str, *, max_messages: int, max_s: float) -> None:
+        self.client, self.queue_url = client, queue_url
+        self.max_messages, self.max_s = max_messages, max_s
+        self.looked_at = 0
+        self.is_complete = True
+        """Whether the queue was seen to its end."""
+        self._kept: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Make the messages visible again at once, for whoever comes next."""
+        _put_back(self.client, self.queue_url, list(self._kept.values()))
+
+    def batches(self) -> Iterator[list[Letter]]:
+        """The messages that have not been seen yet, as they are received."""
+        deadline = time.monotonic() + self.max_s
+        seen: set[str] = set()
+        empty = 0
+        while empty < _EMPTY_RECEIVES:
+            if len(seen) >= self.max_messages or time.monotonic() > deadline:
+                self.is_complete = False
+                return
+            received = self.client.receive_message(
+                QueueUrl=self.queue_url,
+                MaxNumberOfMessages=10,
+                WaitTimeSeconds=0,
+                # None may come back before the queue is seen to its end.
+                VisibilityTimeout=max(VISIBILITY_TIMEOUT_S, int(self.max_s) + 30),
+                MessageAttributeNames=["All"],
+                MessageSystemAttributeNames=["SentTimestamp"],
+            ).get("Messages", [])
+            fresh = [message for message in received if message["MessageId"] not in seen]
+            empty = 0 if fresh else empty + 1
+            for message in received:
+                seen.add(message["MessageId"])
+                self._kept[message["MessageId"]] = message["ReceiptHandle"]
+            self.looked_at = len(seen)
+            if fresh:
+                yield [Letter.of(message) for message in fresh]
+
+    def delete(self, letters: Sequence[Letter]) -> int:
+        """Delete messages, at most ten; gives how many are gone."""
+        if not letters:
+            return 0
+        answer = self.client.delete_message_batch(
+            QueueUrl=self.queue_url,
+            Entries=[{"Id": str(at), "ReceiptHandle": one.receipt} for at, one in enumerate(letters)],
+        )
+        gone = {letters[int(entry["Id"])].receipt for entry in answer.get("Successful", [])}
+        self._kept = {name: receipt for name, receipt in self._kept.items() if receipt not in gone}
+        return len(gone)
+
+
 def triage(
     client: Any, queue_url: str, run_id: str, *, max_messages: int = MAX_MESSAGES, max_s: float = MAX_SECONDS
 ) -> Triage:
@@ -89,61 +211,31 @@ def triage(
         AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
     )
     found = Triage(in_queue=sum(int(count) for count in answer.get("Attributes", {}).values()))
-    receipts: dict[str, str] = {}
     groups: dict[str, LetterGroup] = {}
-    deadline = time.monotonic() + max_s
-    empty = 0
-    try:
-        while empty < _EMPTY_RECEIVES:
-            if len(receipts) >= max_messages or time.monotonic() > deadline:
-                found.is_complete = False
-                break
-            received = client.receive_message(
-                QueueUrl=queue_url,
-                MaxNumberOfMessages=10,
-                WaitTimeSeconds=0,
-                VisibilityTimeout=VISIBILITY_TIMEOUT_S,
-                MessageAttributeNames=["All"],
-            ).get("Messages", [])
-            fresh = [message for message in received if message["MessageId"] not in receipts]
-            empty = 0 if fresh else empty + 1
-            for message in received:
-                receipts[message["MessageId"]] = message["ReceiptHandle"]
-            for message in fresh:
-                _sort_in(message, run_id, groups)
-    finally:
-        _put_back(client, queue_url, list(receipts.values()))
-    found.looked_at = len(receipts)
+    with LetterReader(client, queue_url, max_messages=max_messages, max_s=max_s) as reader:
+        for batch in reader.batches():
+            for letter in batch:
+                if letter.run_id == run_id:
+                    _sort_in(letter, groups)
+    found.looked_at, found.is_complete = reader.looked_at, reader.is_complete
     found.in_queue = max(found.in_queue, found.looked_at)
     found.groups = sorted(groups.values(), key=lambda group: (-group.messages, group.label))
     found.of_this_run = sum(group.messages for group in found.groups)
     return found
 
 
-def _sort_in(message: Mapping[str, Any], run_id: str, groups: dict[str, LetterGroup]) -> None:
-    attributes = {
-        name: value.get("StringValue") for name, value in message.get("MessageAttributes", {}).items()
-    }
-    key, body_run = str(message.get("Body", ""))[:200], None
-    try:
-        document = parse_message(message.get("Body", ""))[0]
-    except (MessageError, IndexError):
-        pass
-    else:
+def _sort_in(letter: Letter, groups: dict[str, LetterGroup]) -> None:
+    key = letter.body[:200]
+    if letter.documents:
+        document = letter.documents[0]
         key = f"s3://{document.bucket}/{document.key}" if document.bucket else document.key
-        body_run = document.run_id
-    if (attributes.get("run_id") or body_run) != run_id:
-        return
-    error_class = attributes.get("error_class")
-    label = f"{error_class}/{attributes.get('error_code')}" if error_class else _UNSAID
-    group = groups.setdefault(label, LetterGroup(label, message=attributes.get("error_message")))
+    group = groups.setdefault(letter.label, LetterGroup(letter.label, message=letter.error_message))
     group.messages += 1
     if len(group.samples) < SAMPLES:
         group.samples.append(key)
 
 
 def _put_back(client: Any, queue_url: str, receipts: list[str]) -> None:
-    """Make the messages visible again at once, for whoever redrives them."""
     for begin in range(0, len(receipts), 10):
         client.change_message_visibility_batch(
             QueueUrl=queue_url,

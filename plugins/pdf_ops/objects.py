@@ -65,11 +65,19 @@ class ObjectStore:
 
     :param aws_conn_id: The Airflow connection used for AWS credentials.
     :param region_name: The AWS region, if not the connection's.
+    :param client: A client that is there already, instead of the connection.
     """
 
-    def __init__(self, *, aws_conn_id: str | None = "aws_default", region_name: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        aws_conn_id: str | None = "aws_default",
+        region_name: str | None = None,
+        client: Any = None,
+    ) -> None:
         self.aws_conn_id = aws_conn_id
         self.region_name = region_name
+        self._given_client = client
 
     @cached_property
     def hook(self) -> Any:
@@ -89,7 +97,7 @@ class ObjectStore:
     @cached_property
     def client(self) -> Any:
         """The client; it may be used from many threads."""
-        return self.hook.get_conn()
+        return self._given_client or self.hook.get_conn()
 
     def list(self, prefix: S3Uri) -> Iterator[FoundObject]:
         """The objects below a prefix, in the order of their keys."""

@@ -32,6 +32,7 @@ class RunItems:
     :param run_id: The run.
     :param aws_conn_id: The Airflow connection used for AWS credentials.
     :param region_name: The AWS region, if not the connection's.
+    :param client: A client that is there already, instead of the connection.
     """
 
     def __init__(
@@ -41,15 +42,19 @@ class RunItems:
         run_id: str,
         aws_conn_id: str | None = "aws_default",
         region_name: str | None = None,
+        client: Any = None,
     ) -> None:
         self.table = table
         self.run_id = run_id
         self.aws_conn_id = aws_conn_id
         self.region_name = region_name
+        self._given_client = client
 
     @cached_property
     def client(self) -> Any:
         """DynamoDB's own client: the resource's would translate the items' types."""
+        if self._given_client is not None:
+            return self._given_client
         from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 
         hook: Any = AwsBaseHook(
@@ -64,10 +69,13 @@ class RunItems:
 
     def counters(self) -> dict[str, Counters]:
         """What each worker counted."""
-        return {
-            item[RANGE_KEY]["S"].removeprefix(WORKER_PREFIX): Counters.from_item(item)
-            for item in self._query(WORKER_PREFIX)
-        }
+        return {name: counters for name, counters, _ in self.counted()}
+
+    def counted(self) -> Iterator[tuple[str, Counters, str | None]]:
+        """What each worker counted, and when last, ISO 8601 in UTC."""
+        for item in self._query(WORKER_PREFIX):
+            name = item[RANGE_KEY]["S"].removeprefix(WORKER_PREFIX)
+            yield name, Counters.from_item(item), item.get("updated_at", {}).get("S")
 
     def outcomes(self) -> Iterator[Outcome]:
         """One per document that has an outcome."""

@@ -20,7 +20,7 @@ from pdf_ops.contract.layout import Layout, LayoutError, parse_bucket
 from pdf_ops.exceptions import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 SECTION = "pdf_ops"
 
@@ -58,15 +58,11 @@ class Setting:
     """One setting with everything that is known about it."""
 
     name: str
+    variable: str
     kind: type
     option: Option
     default: Any
     is_required: bool
-
-    @property
-    def variable(self) -> str:
-        """Its name in the environment."""
-        return f"AIRFLOW__{SECTION.upper()}__{self.name.upper()}"
 
     @property
     def accepted(self) -> str:
@@ -304,11 +300,11 @@ class Settings:
         )
 
 
-def settings_of() -> tuple[Setting, ...]:
-    """All settings, in the order of their fields."""
-    hints = typing.get_type_hints(Settings, include_extras=True)
+def settings_of(cls: type[Any], prefix: str) -> tuple[Setting, ...]:
+    """All settings of a dataclass, in the order of its fields; their variables begin with the prefix."""
+    hints = typing.get_type_hints(cls, include_extras=True)
     found = []
-    for field in fields(Settings):
+    for field in fields(cls):
         kind, option = typing.get_args(hints[field.name])
         if typing.get_origin(kind) in (typing.Union, types.UnionType):
             (kind,) = (part for part in typing.get_args(kind) if part is not type(None))
@@ -316,6 +312,7 @@ def settings_of() -> tuple[Setting, ...]:
         found.append(
             Setting(
                 name=field.name,
+                variable=f"{prefix}{field.name.upper()}",
                 kind=kind,
                 option=option,
                 default="" if is_required else field.default,
@@ -325,7 +322,27 @@ def settings_of() -> tuple[Setting, ...]:
     return tuple(found)
 
 
-SETTINGS = {setting.name: setting for setting in settings_of()}
+SETTINGS = {setting.name: setting for setting in settings_of(Settings, f"AIRFLOW__{SECTION.upper()}__")}
+
+
+def read_values(
+    settings: Iterable[Setting], text_of: Callable[[Setting], str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The values that are given, by name, and what is wrong with the others."""
+    values: dict[str, Any] = {}
+    problems = []
+    for setting in settings:
+        text = text_of(setting)
+        # An empty variable is how compose files and shells write "not set".
+        if not text.strip():
+            if setting.is_required:
+                problems.append(f"{setting.variable} is missing; accepts {setting.accepted}")
+            continue
+        try:
+            values[setting.name] = setting.parse(text)
+        except ValueError as error:
+            problems.append(f"{setting.variable}: {error}; accepts {setting.accepted}")
+    return values, problems
 
 
 def _configured(name: str) -> str:
@@ -340,19 +357,7 @@ def load() -> Settings:
     Raises:
         SettingsError: Naming every setting that is wrong or missing, and what it accepts.
     """
-    values: dict[str, Any] = {}
-    problems = []
-    for setting in SETTINGS.values():
-        text = _configured(setting.name)
-        # An empty variable is how compose files and shells write "not set".
-        if not text.strip():
-            if setting.is_required:
-                problems.append(f"{setting.variable} is missing; accepts {setting.accepted}")
-            continue
-        try:
-            values[setting.name] = setting.parse(text)
-        except ValueError as error:
-            problems.append(f"{setting.variable}: {error}; accepts {setting.accepted}")
+    values, problems = read_values(SETTINGS.values(), lambda setting: _configured(setting.name))
     if not problems:
         settings = Settings(**values)
         try:

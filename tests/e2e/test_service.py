@@ -11,6 +11,7 @@ import pytest
 from tests.support.world import World
 
 from pdf_ops.contract.fingerprint import OcrMode, ReadingConfig
+from pdf_ops.contract.state import StateStatus
 from samples import documents as made
 
 if TYPE_CHECKING:
@@ -77,6 +78,26 @@ def test_a_final_failure_goes_to_the_dead_letters_at_once_with_its_class(world: 
     state = world.state("a.pdf")
     assert state is not None
     assert (state.status, state.attempts, state.error_class) == ("failed", 1, "CORRUPT")
+
+
+def test_the_index_lists_a_document_under_its_status_and_by_when_it_was_first_seen(
+    world: World, text: bytes
+) -> None:
+    world.start_run(RUN, 2)
+    world.order(RUN, "good.pdf", text)
+    world.order(RUN, "bad.pdf", b"this is no PDF")
+    world.work()
+    first_seen = {key: world.state(key).listing_key for key in ("good.pdf", "bad.pdf")}
+    world.start_run("run-2", 2, is_forced=True)
+    world.order("run-2", "good.pdf", text)
+    world.order("run-2", "bad.pdf", b"this is no PDF")
+    world.work()
+
+    assert world.listed(StateStatus.DONE) == {"good.pdf": first_seen["good.pdf"]}
+    assert world.listed(StateStatus.FAILED) == {"bad.pdf": first_seen["bad.pdf"]}
+    assert world.listed(StateStatus.PROCESSING) == {}
+    state = world.state("good.pdf")
+    assert (state.content_type, state.size_bytes) == ("application/pdf", len(text))
 
 
 def test_what_failed_for_good_in_a_run_is_not_tried_again_in_it(world: World) -> None:

@@ -209,8 +209,8 @@ class Pipeline(World):
     def task_family(self) -> str:
         return f"{self.input}-worker"
 
-    def run(self, *, has_logical_date: bool = True, **conf: Any) -> Run:
-        """Run the DAG to its end, in a home of its own."""
+    def run(self, *, dag_id: str = DAG_ID, has_logical_date: bool = True, **conf: Any) -> Run:
+        """Run a DAG to its end, in a home of its own."""
         home, channel = self._install.home(), uuid.uuid4().hex
         programs = self._install.bin
         environment = airflow_environment(home, self._aws.environment(), **self._settings)
@@ -220,9 +220,9 @@ class Pipeline(World):
             **self._install.variables(),
         }
         if has_logical_date:
-            command = self._install.dags_test(DAG_ID, "--conf", json.dumps(conf))
+            command = self._install.dags_test(dag_id, "--conf", json.dumps(conf))
         else:
-            command = self._install.python(WITHOUT_LOGICAL_DATE, DAG_ID, json.dumps(conf))
+            command = self._install.python(WITHOUT_LOGICAL_DATE, dag_id, json.dumps(conf))
         code, output = try_program(command, environment, self._install.cwd)
         (home / "output.log").write_text(output, encoding="utf-8")
         return Run(self, home, code, output, self._slack, channel)

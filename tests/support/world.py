@@ -10,16 +10,19 @@ import subprocess
 import sys
 import time
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 
 from local_aws.recording import Caller
+from local_aws.bootstrap import create_table
+from local_aws.resources import load_resources
 from pdf_ops.contract.fingerprint import ReadingConfig
 from pdf_ops.contract.messages import DocumentMessage
 from pdf_ops.contract.runs import Counters, Outcome, RunRecord, run_shards
-from pdf_ops.contract.state import DocumentState
+from pdf_ops.contract.state import LISTING_INDEX, DocumentState, StateStatus, listing_shards
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +47,9 @@ class World:
         self.queue = self.sqs.create_queue(QueueName=name, Attributes={"RedrivePolicy": json.dumps(redrive)})[
             "QueueUrl"
         ]
-        self._create_table(self.state_table, "s3_key")
-        self._create_table(self.runs_table, "run_shard", "part")
+        tables = load_resources().tables
+        create_table(replace(tables["state"], name=self.state_table), self.dynamodb)
+        create_table(replace(tables["runs"], name=self.runs_table), self.dynamodb)
         self._workers: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Self:
@@ -58,17 +62,6 @@ class World:
                 worker.wait()
             if worker.stdout is not None:
                 worker.stdout.close()
-
-    def _create_table(self, name: str, *keys: str) -> None:
-        self.dynamodb.create_table(
-            TableName=name,
-            KeySchema=[
-                {"AttributeName": key, "KeyType": kind}
-                for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
-            ],
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-            BillingMode="PAY_PER_REQUEST",
-        )
 
     # Putting in ------------------------------------------------------------------------------
 
@@ -164,6 +157,19 @@ class World:
     def state(self, key: str) -> DocumentState | None:
         found = self.dynamodb.get_item(TableName=self.state_table, Key={"s3_key": {"S": key}}).get("Item")
         return DocumentState.from_item(found) if found is not None else None
+
+    def listed(self, status: StateStatus) -> dict[str, str]:
+        """The documents that the index has under a status, with their listing keys."""
+        found = {}
+        for shard in listing_shards(status):
+            for item in self.dynamodb.query(
+                TableName=self.state_table,
+                IndexName=LISTING_INDEX,
+                KeyConditionExpression="listing_shard = :shard",
+                ExpressionAttributeValues={":shard": {"S": shard}},
+            )["Items"]:
+                found[item["s3_key"]["S"]] = item["listing_key"]["S"]
+        return found
 
     def _items(self, run_id: str, prefix: str) -> list[dict[str, Any]]:
         pages = self.dynamodb.get_paginator("query")

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from pdf_ops.contract.attributes import Item, item_of, values_of
 from pdf_ops.contract.documents import DocumentStatus
 from pdf_ops.contract.fingerprint import OcrMode, ReadingConfig
+from pdf_ops.contract.state import LISTING_HASH_KEY, LISTING_RANGE_KEY, new_listing_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +27,8 @@ SHARDS = 16
 RETENTION_DAYS = 90
 
 TOTAL_PART = "total"
+RUNS_LISTING_SHARD = "runs"
+"""The partition of the index that lists runs; only a run's own item is in it."""
 WORKER_PREFIX = "worker#"
 DOCUMENT_PREFIX = "document#"
 
@@ -107,6 +111,8 @@ class RunRecord:
                 "created_at": self.created_at,
                 "run_date": self.run_date,
                 TTL_ATTRIBUTE: self.expires_at,
+                LISTING_HASH_KEY: RUNS_LISTING_SHARD,
+                LISTING_RANGE_KEY: new_listing_key(self.run_id, datetime.fromisoformat(self.created_at)),
             }
         )
 

@@ -6,7 +6,9 @@ talking to DynamoDB.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +20,17 @@ if TYPE_CHECKING:
 
 HASH_KEY = "s3_key"
 
+LISTING_INDEX = "listing"
+LISTING_HASH_KEY = "listing_shard"
+LISTING_RANGE_KEY = "listing_key"
+LISTING_SHARDS = 8
+"""Partitions of the index per status, so that a fleet's commits do not make one of them hot."""
+
 
 class StateStatus(StrEnum):
     """Where a document stands."""
 
+    PENDING = "pending"
     PROCESSING = "processing"
     DONE = "done"
     PARTIAL = "partial"
@@ -31,6 +40,28 @@ class StateStatus(StrEnum):
 def state_key(bucket: str, key: str, default_bucket: str) -> str:
     """The item's hash key: the key alone in the usual bucket, the whole URI in any other."""
     return key if bucket == default_bucket else str(S3Uri(bucket, key))
+
+
+def listing_shard(status: StateStatus, s3_key: str) -> str:
+    """The index's partition of a document; every write that changes the status writes it too."""
+    digest = hashlib.sha256(s3_key.encode("utf-8", "surrogatepass")).digest()
+    return f"{status.value}#{digest[0] % LISTING_SHARDS}"
+
+
+def listing_shards(status: StateStatus) -> tuple[str, ...]:
+    """All partitions of the index with documents of a status."""
+    return tuple(f"{status.value}#{number}" for number in range(LISTING_SHARDS))
+
+
+def new_listing_key(s3_key: str, created_at: datetime) -> str:
+    """The index's sort key of a document that is first seen now; it is written once.
+
+    By time, with a hash of the key behind it, so that no two documents share one and a page of a
+    listing can begin after any of them.
+    """
+    moment = created_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    digest = hashlib.sha256(s3_key.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{moment}#{digest[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +88,10 @@ class DocumentState:
         error_class: The class of the last error.
         error_code: The code of the last error.
         is_dead_letter: Whether this failure has been sent to the dead-letter queue.
+        listing_key: The index's sort key; it begins with the time when the document was first seen.
+        size_bytes: The object's size.
+        content_type: What its bytes are, once somebody has looked.
+        filename: Its name where the key does not tell: that of an upload.
     """
 
     s3_key: str
@@ -78,6 +113,15 @@ class DocumentState:
     error_class: str | None = None
     error_code: str | None = None
     is_dead_letter: bool = False
+    listing_key: str | None = None
+    size_bytes: int | None = None
+    content_type: str | None = None
+    filename: str | None = None
+
+    @property
+    def created_at(self) -> str | None:
+        """When the document was first seen, ISO 8601 in UTC."""
+        return self.listing_key.partition("#")[0] if self.listing_key else None
 
     @classmethod
     def from_item(cls, item: Mapping[str, Any]) -> DocumentState:

@@ -65,7 +65,10 @@ def aws_client(
         region_name=region_name or None,
         client_type=service,
         config=Config(
-            max_pool_connections=max(10, connections), retries={"mode": "standard", "max_attempts": 6}
+            max_pool_connections=max(10, connections),
+            retries={"mode": "standard", "max_attempts": 6},
+            # For presigned URLs: botocore's default is an older one, which most regions refuse.
+            signature_version="s3v4" if service == "s3" else None,
         ),
     )
     return hook.get_conn()

@@ -41,6 +41,7 @@ class StateTable:
     :param aws_conn_id: The Airflow connection.
     :param region_name: The region, if not the connection's own.
     :param connections: How many calls go out at once.
+    :param client: A client that is there already, instead of the connection.
     """
 
     def __init__(
@@ -50,21 +51,24 @@ class StateTable:
         aws_conn_id: str | None = "aws_default",
         region_name: str | None = None,
         connections: int = 10,
+        client: Any = None,
     ) -> None:
         self.table = table
-        self.client = aws_client(
+        self.client = client or aws_client(
             "dynamodb", aws_conn_id=aws_conn_id, region_name=region_name, connections=connections
         )
 
-    def get_many(self, s3_keys: Sequence[str]) -> dict[str, DocumentState]:
-        """The states of those documents that have one.
+    def get_many(
+        self, s3_keys: Sequence[str], names: Sequence[str] = _STATE_FIELDS
+    ) -> dict[str, DocumentState]:
+        """The states of those documents that have one, with these attributes.
 
         Raises:
             TableBusyError: If the table leaves keys unread again and again.
         """
         found: dict[str, DocumentState] = {}
         for start in range(0, len(s3_keys), BATCH_GET_KEYS):
-            for item in self._get_batch(s3_keys[start : start + BATCH_GET_KEYS]):
+            for item in self._get_batch(s3_keys[start : start + BATCH_GET_KEYS], names):
                 try:
                     known = DocumentState.from_item(item)
                 except (ItemError, KeyError, TypeError, ValueError):
@@ -72,8 +76,8 @@ class StateTable:
                 found[known.s3_key] = known
         return found
 
-    def _get_batch(self, s3_keys: Sequence[str]) -> Iterator[Item]:
-        names = {f"#{position}": name for position, name in enumerate(_STATE_FIELDS)}
+    def _get_batch(self, s3_keys: Sequence[str], wanted: Sequence[str]) -> Iterator[Item]:
+        names = {f"#{position}": name for position, name in enumerate(wanted)}
         request: dict[str, Any] = {
             self.table: {
                 "Keys": [{state.HASH_KEY: attribute(key)} for key in dict.fromkeys(s3_keys)],
@@ -169,7 +173,8 @@ class RunsTable:
                 "Key": {state.HASH_KEY: attribute(outcome.s3_key)},
                 "UpdateExpression": (
                     "SET #status = :failed, last_error = :error, error_class = :class, error_code = :code, "
-                    "last_updated = :now, run_id = :run, lease_until = :zero"
+                    "last_updated = :now, run_id = :run, lease_until = :zero, listing_shard = :shard, "
+                    "listing_key = if_not_exists(listing_key, :listing)"
                     + (", etag = :etag" if outcome.etag else "")
                     + (", version_id = :version" if version_id else "")
                 ),
@@ -192,6 +197,8 @@ class RunsTable:
                         ":zero": 0,
                         ":etag": outcome.etag,
                         ":version": version_id or None,
+                        ":shard": state.listing_shard(StateStatus.FAILED, outcome.s3_key),
+                        ":listing": state.new_listing_key(outcome.s3_key, now),
                     }
                 ),
             }

@@ -188,7 +188,8 @@ class Judge:
                 return Decision.FORCED, None
             if known.error_class in _DOCUMENTS_OWN:
                 return Decision.EXCLUDED, f"failed before with {known.error_class}/{known.error_code}"
-        has_been_read = known.status is not StateStatus.PROCESSING and known.etag is not None
+        is_underway = known.status in (StateStatus.PENDING, StateStatus.PROCESSING)
+        has_been_read = not is_underway and known.etag is not None
         return (Decision.CHANGED if has_been_read and not is_same else Decision.NEW), None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from local_aws.bootstrap import worker_settings
 from local_aws.resources import RESOURCES_FILE, ResourcesError, load_resources
-from pdf_ops.contract import runs
+from pdf_ops.contract import runs, state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,13 @@ def test_the_tables_have_the_keys_that_the_contract_writes() -> None:
 
     assert (tables["runs"].hash_key, tables["runs"].range_key) == (runs.HASH_KEY, runs.RANGE_KEY)
     assert tables["state"].hash_key == "s3_key"
+
+
+def test_documents_and_runs_are_listed_by_the_index_that_the_contract_writes() -> None:
+    for table in load_resources().tables.values():
+        index = table.indexes[state.LISTING_INDEX]
+
+        assert (index.hash_key, index.range_key) == (state.LISTING_HASH_KEY, state.LISTING_RANGE_KEY)
 
 
 def test_the_dead_letter_queue_keeps_messages_longer_than_the_queue() -> None:

@@ -9,8 +9,8 @@ import pytest
 from ocr_worker import inputs
 from ocr_worker.inputs import InputError, find_files, identify, is_small
 from ocr_worker.rows import Source
-from ocr_worker.sniff import MediaType
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
+from pdf_ops.contract.media import MediaType
 
 PDF = b"%PDF-1.7\n"
 PLENTY = 10**9

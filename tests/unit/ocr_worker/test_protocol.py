@@ -27,9 +27,9 @@ from ocr_worker.protocol import (
     encode_pages,
 )
 from ocr_worker.reading import MAX_TEXT_CHARACTERS, Reading
-from ocr_worker.sniff import MediaType
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError, Phase
 from pdf_ops.contract.fingerprint import OcrMode, ReadingConfig
+from pdf_ops.contract.media import MediaType
 from pdf_ops.contract.pages import Method, MethodReason, to_record_batch
 
 FULL_READING = Reading(

@@ -11,8 +11,8 @@ from tests.unit.ocr_worker.builders import STEADY, error_page, good_page
 
 from ocr_worker import slices
 from ocr_worker.slices import FIRST_SLICE_PAGES, MAX_SLICE_PAGES, DocumentStream, Slice
-from ocr_worker.sniff import MediaType
 from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError
+from pdf_ops.contract.media import MediaType
 
 DEATHS = [ErrorClass.TIMEOUT, ErrorClass.OOM, ErrorClass.CRASH, ErrorClass.ENGINE]
 

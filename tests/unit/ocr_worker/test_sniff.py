@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.ocr_worker.builders import STEADY
 
-from ocr_worker.sniff import HEAD_BYTES, MediaType, media_type, sniff
+from ocr_worker.sniff import sniff
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
+from pdf_ops.contract.media import HEAD_BYTES, MediaType, media_type
 
 HEADS = [
     (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3", MediaType.PDF),

@@ -12,11 +12,26 @@ resource "aws_dynamodb_table" "this" {
   tags                        = var.tags
 
   dynamic "attribute" {
-    for_each = compact([each.value.hash_key, each.value.range_key])
+    for_each = toset(compact(concat(
+      [each.value.hash_key, each.value.range_key],
+      flatten([for index in each.value.indexes : [index.hash_key, index.range_key]]),
+    )))
 
     content {
       name = attribute.value
       type = "S"
+    }
+  }
+
+  dynamic "global_secondary_index" {
+    for_each = each.value.indexes
+
+    content {
+      name               = global_secondary_index.key
+      hash_key           = global_secondary_index.value.hash_key
+      range_key          = global_secondary_index.value.range_key
+      projection_type    = "INCLUDE"
+      non_key_attributes = global_secondary_index.value.attributes
     }
   }
 

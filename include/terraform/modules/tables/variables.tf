@@ -5,6 +5,11 @@ variable "tables" {
     hash_key      = string
     range_key     = optional(string)
     ttl_attribute = optional(string)
+    indexes = optional(map(object({
+      hash_key   = string
+      range_key  = string
+      attributes = list(string)
+    })), {})
   }))
 }
 
