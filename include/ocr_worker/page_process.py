@@ -34,8 +34,8 @@ from ocr_worker.protocol import (
 )
 from ocr_worker.reading import PageReader, Stopwatch
 from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError
-from pdf_ops.contract.pages import Method, MethodReason
 from pdf_ops.contract.media import MediaType
+from pdf_ops.contract.pages import Method, MethodReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -87,9 +87,8 @@ def reading_params() -> dict[str, Param]:
             type="string",
             pattern="^(auto|[1-9][0-9]*)$",
             title="Workers",
-            description=(
-                f"auto sizes the fleet by documents, bytes and the last run; at most {setting('max_workers')}."
-            ),
+            description="auto sizes the fleet by documents, bytes and the last run; "
+            f"at most {setting('max_workers')}.",
             section="With what",
         ),
         "capacity": Param(

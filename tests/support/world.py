@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 
-from local_aws.recording import Caller
 from local_aws.bootstrap import create_table
+from local_aws.recording import Caller
 from local_aws.resources import load_resources
 from pdf_ops.contract.fingerprint import ReadingConfig
 from pdf_ops.contract.messages import DocumentMessage
