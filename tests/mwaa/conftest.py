@@ -1,4 +1,4 @@
-"""What the tests of the bundle share: a local AWS, and installed environments."""
+"""What the tests of the bundle share: installed environments."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.e2e.conftest import local_aws
 from tests.support.mwaa import MwaaInstall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-__all__ = ["local_aws"]
 
 
 @pytest.fixture(scope="session")
