@@ -14,8 +14,9 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
 PORT ?= 8080
 DOCS ?= 20000
-SECONDS ?= 60
 SEED ?= 1
+SEEDS ?= 1
+SECONDS ?= 60
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 IMAGE ?= pdf-ops-worker
 LANGUAGES ?= eng
@@ -28,7 +29,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format bench bench-pipeline fuzz local-aws image image-test \
+.PHONY: help setup demo demo-clean up test lint format chaos fuzz bench bench-pipeline local-aws image image-test \
 	compose-env compose-images compose-test mwaa mwaa-publish mwaa-test terraform-test release lock clean
 
 help: ## Show this list
@@ -60,6 +61,10 @@ lint: $(READY) ## Check style and types
 format: $(READY) ## Fix what can be fixed by itself, and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+chaos: DOCS = 300
+chaos: $(READY) ## Put a fleet through every fault and judge what is left (SEED=7 DOCS=500 SEEDS=20)
+	@$(BIN)/python -m tests.chaos --seed $(SEED) --seeds $(SEEDS) --documents $(DOCS)
 
 bench: $(READY) $(BENCH_READY) ## Measure against peers, which live in an environment of their own
 	$(BIN)/python -m benchmarks --corpus $(CORPUS) $(BENCH_ARGS)

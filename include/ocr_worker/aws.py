@@ -5,6 +5,7 @@ One session, one set of clients for the worker's life. Not for what is done with
 
 from __future__ import annotations
 
+import io
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -59,7 +60,21 @@ async def open_clients(region: str | None) -> AsyncIterator[Clients]:
         opened = [
             await stack.enter_async_context(session.create_client(name, config=config)) for name in names
         ]
-        yield Clients(*opened)
+        clients = Clients(*opened)
+        clients.s3.meta.events.register("before-send.s3", _send_whole)
+        yield clients
+
+
+def _send_whole(request: Any, **_: Any) -> None:
+    """Have aiohttp send an object's bytes again when it repeats a request by itself.
+
+    After a reset it does, without botocore's knowing: from a file that has been read to its end, so that
+    S3 waits for a body that never comes. Nor does it ask S3 first whether a body is welcome: no timeout
+    covers that wait. Neither the header nor the kind of body is signed.
+    """
+    request.headers.pop("Expect", None)
+    if isinstance(request.body, io.BytesIO):
+        request.body = request.body.getvalue()
 
 
 def error_code(error: BaseException) -> str:

@@ -16,21 +16,25 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ocr_worker.aws import aws_errors
+from ocr_worker.company import Company
+from ocr_worker.faults import NO_FAULTS, Step
 from ocr_worker.fetch import ObjectIdentity, fetch_object, identify_object
 from ocr_worker.ledger import AlreadyRead, Commit, HeldElsewhere, Lease
 from ocr_worker.output import ParquetWriter
 from ocr_worker.rows import DocumentTally, Provenance, Source
 from ocr_worker.sniff import sniff
 from pdf_ops.contract.documents import DocumentRow, DocumentStatus
-from pdf_ops.contract.errors import ErrorClass, ErrorKind, PdfOpsError
+from pdf_ops.contract.errors import CountedAs, ErrorClass, ErrorKind, PdfOpsError
 from pdf_ops.contract.pages import PageRow
 from pdf_ops.contract.runs import Counters
+from pdf_ops.contract.state import StateStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from ocr_worker.events import Events, Metrics
+    from ocr_worker.faults import Faults
     from ocr_worker.ledger import Ledger
     from ocr_worker.manifest import Manifest
     from ocr_worker.pages import PagePool
@@ -46,6 +50,9 @@ UNSCHEDULED_RUN = "unscheduled"
 
 MAX_CHANGES = 3
 LOOK_AGAIN_S = 20.0
+MAX_DOUBLED = 12
+# A message that comes this often may be what its last workers died of.
+SUSPECT_FROM_RECEIVE = 3
 
 
 class PutOffError(Exception):
@@ -126,6 +133,7 @@ class DocumentWork:
         events: Events,
         metrics: Metrics,
         is_stopping: Callable[[], bool],
+        faults: Faults = NO_FAULTS,
     ) -> None:
         """Take what it works with."""
         self._settings = settings
@@ -139,6 +147,8 @@ class DocumentWork:
         self._events = events
         self._metrics = metrics
         self._is_stopping = is_stopping
+        self._faults = faults
+        self._company = Company()
         self._layout = settings.layout
         self._budget = _Budget(settings.prefetch_mb * 2**20)
         self.is_cancelling = False
@@ -151,14 +161,20 @@ class DocumentWork:
             LeaseLostError: If another worker has it.
             PdfOpsError: If the tables or the output cannot be reached.
         """
+        suspect_from = min(SUSPECT_FROM_RECEIVE, self._settings.max_unfinished)
+        async with self._company.join(is_alone=job.message.receive_count >= suspect_from):
+            await self._read(job, order)
+
+    async def _read(self, job: Job, order: Order) -> None:
         for change in range(MAX_CHANGES):
             if self._is_stopping():
                 raise PutOffError(0.0, "the worker is stopping")
             identity, missing = await self._identify(order, is_changed=change > 0)
-            lease = await self._claim(order, identity)
+            lease = await self._claim(job, order, identity)
             if lease is None:
                 return
-            job.lease = lease
+            job.lease, job.pages_processed, job.total_pages = lease, 0, None
+            await self._faults.at(Step.CLAIM, order.s3_key)
             try:
                 if missing is not None:
                     raise missing
@@ -171,6 +187,7 @@ class DocumentWork:
                 if error.kind is ErrorKind.SOURCE_CHANGED_DURING_READ and change < MAX_CHANGES - 1:
                     self._events.emit("document.changed", s3_key=order.s3_key, run_id=order.run_id)
                     await self._ledger.release(lease, error, wasted_ms=job.spent_ms)
+                    job.lease = None
                     continue
                 await self._fail(job, order, lease, error)
             return
@@ -189,7 +206,7 @@ class DocumentWork:
             # It is claimed all the same, so that tries are counted and the run hears of it.
             return ObjectIdentity(uri=order.uri, etag=told.etag or "none", size=0), error
 
-    async def _claim(self, order: Order, identity: ObjectIdentity) -> Lease | None:
+    async def _claim(self, job: Job, order: Order, identity: ObjectIdentity) -> Lease | None:
         """The lease; None if there is nothing left to do."""
         claimed = await self._ledger.claim(
             order.s3_key,
@@ -201,17 +218,19 @@ class DocumentWork:
             is_counted_once=order.run_id != UNSCHEDULED_RUN,
         )
         if isinstance(claimed, HeldElsewhere):
-            seconds = min(claimed.remaining_s, LOOK_AGAIN_S) + random.uniform(0, 2)  # noqa: S311
-            raise PutOffError(seconds, "another worker has it")
+            # Less and less often: the queue gives up on a message that comes too many times.
+            doubled = 2 ** max(0, min(job.message.receive_count, MAX_DOUBLED) - 2)
+            seconds = min(self._settings.backoff_cap_s, min(claimed.remaining_s, LOOK_AGAIN_S) * doubled)
+            raise PutOffError(seconds + random.uniform(0, 2), "another worker has it")  # noqa: S311
         if isinstance(claimed, AlreadyRead):
-            await self._already_read(order, claimed.state)
+            await self._already_read(job, order, claimed.state)
             return None
         self._events.emit(
             "document.claimed", s3_key=order.s3_key, run_id=order.run_id, attempts=claimed.attempts
         )
         return claimed
 
-    async def _already_read(self, order: Order, state: DocumentState) -> None:
+    async def _already_read(self, job: Job, order: Order, state: DocumentState) -> None:
         """This run's own work, delivered again: repeat its line. Another run's: skipped in this one."""
         is_ours = state.run_id == order.run_id
         if not is_ours:
@@ -220,7 +239,7 @@ class DocumentWork:
                 return
         status = DocumentStatus.SKIPPED
         if is_ours:
-            status = next(member for member in DocumentStatus if member.value == state.status.value)
+            status = await self._closed_as(job, order, state)
         row = DocumentRow(
             source_uri=str(order.uri),
             source_etag=state.etag,
@@ -245,6 +264,17 @@ class DocumentWork:
             "document.repeated" if is_ours else "document.skipped", s3_key=order.s3_key, run_id=order.run_id
         )
 
+    async def _closed_as(self, job: Job, order: Order, state: DocumentState) -> DocumentStatus:
+        """What this run has counted a document as; the state table does not tell skipped from failed."""
+        if state.status is not StateStatus.FAILED:
+            return next(member for member in DocumentStatus if member.value == state.status.value)
+        kind = ErrorKind.of(state.error_class or "", state.error_code or "")
+        if kind.counted_as is CountedAs.SKIPPED:
+            return DocumentStatus.SKIPPED
+        if not state.is_dead_letter:  # Its worker ended between the commit and the dead letter.
+            await self._bury(job, order, PdfOpsError(kind))
+        return DocumentStatus.FAILED
+
     async def _extract_and_commit(
         self, job: Job, order: Order, lease: Lease, identity: ObjectIdentity
     ) -> None:
@@ -258,6 +288,7 @@ class DocumentWork:
         try:
             async with self._budget.take(identity.size):
                 doc_id = await fetch_object(self._s3, identity, fetched)
+                await self._faults.at(Step.FETCH, order.s3_key)
                 media_type = sniff(fetched, name=order.uri.key)
                 source = Source(
                     uri=str(order.uri),
@@ -276,6 +307,7 @@ class DocumentWork:
                 tally = DocumentTally(source=source, provenance=provenance)
                 stream = await self._pool.read(fetched, media_type, self._settings.password, order.reading)
                 await self._write_rows(job, stream, tally, written)
+            await self._faults.at(Step.EXTRACT, order.s3_key)
             if self.is_cancelling:
                 raise PdfOpsError(ErrorKind.LOST_CANCELLED)
             if stream.error is not None:
@@ -288,6 +320,7 @@ class DocumentWork:
                 config_hash=order.reading.config_hash,
             )
             await self._upload(written, output)
+            await self._faults.at(Step.WRITE, order.s3_key)
         finally:
             fetched.unlink(missing_ok=True)
             written.unlink(missing_ok=True)
@@ -326,7 +359,7 @@ class DocumentWork:
             size_bytes=row.source_size or 0,
             cpu_ms=round(row.cpu_ms),
         )
-        await self._ledger.commit(
+        commit = await self._ledger.commit(
             lease,
             status=row.status,
             counters=counters,
@@ -336,8 +369,13 @@ class DocumentWork:
             error=error,
         )
         job.lease = None
+        await self._faults.at(Step.COMMIT, order.s3_key)
+        if commit is Commit.COUNTED_BEFORE:
+            # The run has its outcome, and a line and a letter about that one.
+            self._events.emit("document.repeated", s3_key=order.s3_key, run_id=order.run_id)
+            return
         if row.status is DocumentStatus.FAILED and error is not None:
-            await self._queue.bury(job.message.body, error, order.run_id, order.s3_key)
+            await self._bury(job, order, error)
         self._manifest.add_row(order.run_id, row)
         self._metrics.document(row)
         self._events.emit(
@@ -352,6 +390,11 @@ class DocumentWork:
             error_code=row.error_code,
             error=row.error_message,
         )
+
+    async def _bury(self, job: Job, order: Order, error: PdfOpsError) -> None:
+        """Send a failure to the dead letters; a crash before the note sends it twice, never not at all."""
+        await self._queue.bury(job.message.body, error, order.run_id, order.s3_key)
+        await self._ledger.note_dead_letter(order.s3_key, order.run_id)
 
     async def _fail(self, job: Job, order: Order, lease: Lease, error: PdfOpsError) -> None:
         """Another try if that can help, else the end."""

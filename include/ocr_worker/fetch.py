@@ -88,8 +88,8 @@ async def _fetch_whole(s3: Any, identity: ObjectIdentity, path: Path) -> str:
         with path.open("wb") as file:
             while chunk := await body.read(CHUNK_BYTES):
                 digest.update(chunk)
+                _write(file.fileno(), chunk, received, path)
                 received += len(chunk)
-                _write(file.fileno(), chunk, None, path)
     _check_length(received, int(answer["ContentLength"]))
     return digest.hexdigest()
 
@@ -123,12 +123,13 @@ async def _fetch_ranges(s3: Any, identity: ObjectIdentity, path: Path) -> None:
         os.close(descriptor)
 
 
-def _write(descriptor: int, chunk: bytes, place: int | None, path: Path) -> None:
+def _write(descriptor: int, chunk: bytes, place: int, path: Path) -> None:
+    """Write all of it: a disk that is almost full takes a part and says nothing."""
+    left = memoryview(chunk)
     try:
-        if place is None:
-            os.write(descriptor, chunk)
-        else:
-            os.pwrite(descriptor, chunk, place)
+        while left:
+            written = os.pwrite(descriptor, left, place)
+            left, place = left[written:], place + written
     except OSError as error:
         raise PdfOpsError(ErrorKind.TARGET_DISK, f"{path.parent}: {error.strerror}") from error
 

@@ -6,6 +6,8 @@ counts a document once per run. Nothing here knows queues, objects or pages.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 import uuid
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ocr_worker.aws import aws_errors, error_code
+from ocr_worker.conditional import ConditionFailedError, TransactionRefusedError, call
 from pdf_ops.contract.attributes import attribute, item_of
 from pdf_ops.contract.documents import DocumentStatus
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
@@ -21,7 +23,7 @@ from pdf_ops.contract.runs import RETENTION_DAYS, Counters, Outcome, RunRecord, 
 from pdf_ops.contract.state import HASH_KEY, DocumentState, StateStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _STATES = {
     DocumentStatus.DONE: StateStatus.DONE,
@@ -73,14 +75,24 @@ class Ledger:
     """The two tables, as one worker uses them."""
 
     def __init__(
-        self, dynamodb: Any, *, state_table: str, runs_table: str, worker_id: str, lease_s: float
+        self,
+        dynamodb: Any,
+        *,
+        state_table: str,
+        runs_table: str,
+        worker_id: str,
+        lease_s: float,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
-        """Remember where and who."""
+        """Remember where and who, and whose clock leases go by."""
         self._dynamodb = dynamodb
         self._state_table = state_table
         self._runs_table = runs_table
         self._worker_id = worker_id
         self._lease_ms = int(lease_s * 1000)
+        self._now_s = now_s
+        # One at a time: transactions that add to the same counters refuse each other.
+        self._counting = asyncio.Lock()
         self._records: dict[str, RunRecord | None] = {}
 
     async def run_record(self, run_id: str) -> RunRecord | None:
@@ -109,13 +121,15 @@ class Ledger:
         Raises:
             PdfOpsError: TARGET/dynamodb.
         """
-        now_ms, token = _now_ms(), uuid.uuid4().hex
-        # A forced run reads again what other runs have read, but not what it has read itself; and what
-        # failed for good in a run is not tried again in it, however often its message comes.
-        same = "etag = :etag AND config_hash = :config"
-        ended = f"#status IN (:done, :partial) AND {same}" + (" AND run_id = :run" if is_forced else "")
+        now_ms, token = self._now_ms(), uuid.uuid4().hex
+        # A forced run reads again what other runs have read, but not what it has read itself. What a run
+        # has closed, however, is closed in it for good: whatever the object is now, and however often
+        # its message comes.
+        ended = "#status IN (:done, :partial) AND etag = :etag AND config_hash = :config"
+        if is_forced:
+            ended += " AND run_id = :run"
         if is_counted_once:
-            ended = f"({ended}) OR (#status = :failed AND {same} AND run_id = :run)"
+            ended = f"({ended}) OR (#status IN (:done, :partial, :failed) AND run_id = :run)"
         try:
             answer = await self._call(
                 "update_item",
@@ -125,11 +139,12 @@ class Ledger:
                 "run_id = :run, worker_id = :worker, lease_token = :token, lease_until = :until, "
                 "last_updated = :updated, pages_processed = :zero"
                 + (", version_id = :version" if version_id else "")
-                + " REMOVE total_pages, output_uri"
+                + " REMOVE total_pages, output_uri, is_dead_letter"
                 + ("" if version_id else ", version_id")
                 + " ADD unfinished :one",
                 ConditionExpression=f"attribute_not_exists({HASH_KEY}) OR "
-                f"((attribute_not_exists(lease_until) OR lease_until < :now) AND NOT ({ended}))",
+                "((attribute_not_exists(lease_until) OR lease_until < :now OR lease_until > :latest) "
+                f"AND NOT ({ended}))",
                 ExpressionAttributeNames={"#status": "status"},
                 ExpressionAttributeValues=item_of(
                     {
@@ -144,6 +159,8 @@ class Ledger:
                         ":token": token,
                         ":until": now_ms + self._lease_ms,
                         ":now": now_ms,
+                        # From a clock that is off: without this, nobody could have it for hours.
+                        ":latest": now_ms + 2 * self._lease_ms,
                         ":updated": _now_iso(),
                         ":zero": 0,
                         ":one": 1,
@@ -153,15 +170,18 @@ class Ledger:
                 ReturnValues="ALL_NEW",
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
-        except _ConditionFailedError as refused:
+        except ConditionFailedError as refused:
             state = DocumentState.from_item(refused.item)
-            is_ours = state.run_id == run_id
-            if state.is_read(etag, config_hash) and (is_ours or not is_forced):
-                return AlreadyRead(state)
-            if state.status is StateStatus.FAILED and is_ours and is_counted_once:
-                return AlreadyRead(state)
-            return HeldElsewhere(max(1.0, (state.lease_until - now_ms) / 1000))
-        state = DocumentState.from_item(answer["Attributes"])
+            if state.lease_token != token:
+                is_closed = state.status is not StateStatus.PROCESSING
+                if is_closed and is_counted_once and state.run_id == run_id:
+                    return AlreadyRead(state)
+                if state.is_read(etag, config_hash) and not is_forced:
+                    return AlreadyRead(state)
+                return HeldElsewhere(max(1.0, (state.lease_until - now_ms) / 1000))
+            # It is ours: the answer was lost, and the same claim was sent once more.
+        else:
+            state = DocumentState.from_item(answer["Attributes"])
         return Lease(
             s3_key=s3_key,
             token=token,
@@ -184,7 +204,7 @@ class Ledger:
             "SET lease_until = :until, pages_processed = :pages, last_updated = :updated"
             + (", total_pages = :total" if total_pages is not None else ""),
             {
-                ":until": _now_ms() + self._lease_ms,
+                ":until": self._now_ms() + self._lease_ms,
                 ":pages": pages_processed,
                 ":total": total_pages,
                 ":updated": _now_iso(),
@@ -202,7 +222,8 @@ class Ledger:
         await self._update_held(
             lease,
             "SET lease_until = :never, last_error = :error, error_class = :class, error_code = :code, "
-            "last_updated = :updated, unfinished = :none ADD attempts :charged",
+            # Without its token nothing that is still on its way can take the lease again.
+            "last_updated = :updated, unfinished = :none REMOVE lease_token ADD attempts :charged",
             {
                 ":never": 0,
                 ":none": 0,
@@ -230,7 +251,7 @@ class Ledger:
 
         Raises:
             LeaseLostError: If another worker has it, or had it and closed it.
-            PdfOpsError: TARGET/dynamodb.
+            PdfOpsError: TARGET/dynamodb. It may have been done all the same.
         """
         outcome = self._outcome(lease.run_id, lease.s3_key, status, lease.etag, pages, error=error)
         values: dict[str, str | int | None] = {
@@ -273,19 +294,38 @@ class Ledger:
             }
         }
         try:
-            await self._call(
-                "transact_write_items",
-                TransactItems=[self._put_outcome(outcome), state, self._add(lease.run_id, counters)],
-            )
-        except _CancelledError as cancelled:
+            await self._transact([self._put_outcome(outcome), state, self._add(lease.run_id, counters)])
+        except TransactionRefusedError as cancelled:
             if cancelled.reasons[1] == "ConditionalCheckFailed":
                 raise LeaseLostError(lease.s3_key) from None
             if cancelled.reasons[0] == "ConditionalCheckFailed":
                 # This run has counted it before, from another delivery: only the state is brought up to date.
-                await self._call("update_item", **state["Update"])
+                try:
+                    await self._call("update_item", **state["Update"])
+                except ConditionFailedError:
+                    raise LeaseLostError(lease.s3_key) from None
                 return Commit.COUNTED_BEFORE
             raise PdfOpsError(ErrorKind.TARGET_DYNAMODB, f"cancelled: {cancelled.reasons}") from None
         return Commit.COUNTED
+
+    async def note_dead_letter(self, s3_key: str, run_id: str) -> None:
+        """Note that a failure is in the dead-letter queue; without the note it is sent there again.
+
+        Raises:
+            PdfOpsError: TARGET/dynamodb.
+        """
+        with contextlib.suppress(ConditionFailedError):  # Another run has it by now.
+            await self._call(
+                "update_item",
+                TableName=self._state_table,
+                Key={HASH_KEY: attribute(s3_key)},
+                UpdateExpression="SET is_dead_letter = :yes",
+                ConditionExpression="#status = :failed AND run_id = :run",
+                ExpressionAttributeNames={"#status": "status"},
+                ExpressionAttributeValues=item_of(
+                    {":yes": True, ":failed": StateStatus.FAILED.value, ":run": run_id}
+                ),
+            )
 
     async def commit_skipped(self, run_id: str, s3_key: str, state: DocumentState) -> Commit:
         """Count a document that another run has read as skipped in this one.
@@ -296,11 +336,8 @@ class Ledger:
         outcome = self._outcome(run_id, s3_key, DocumentStatus.SKIPPED, state.etag, 0, done_by=state.run_id)
         counters = Counters.of(DocumentStatus.SKIPPED)
         try:
-            await self._call(
-                "transact_write_items",
-                TransactItems=[self._put_outcome(outcome), self._add(run_id, counters)],
-            )
-        except _CancelledError as cancelled:
+            await self._transact([self._put_outcome(outcome), self._add(run_id, counters)])
+        except TransactionRefusedError as cancelled:
             if cancelled.reasons[0] == "ConditionalCheckFailed":
                 return Commit.COUNTED_BEFORE
             raise PdfOpsError(ErrorKind.TARGET_DYNAMODB, f"cancelled: {cancelled.reasons}") from None
@@ -368,7 +405,12 @@ class Ledger:
 
     async def _count(self, run_id: str, counters: Counters) -> None:
         if counters.non_zero():
-            await self._call("update_item", **self._addition(run_id, counters))
+            async with self._counting:
+                await self._call("update_item", **self._addition(run_id, counters))
+
+    async def _transact(self, items: list[dict[str, Any]]) -> None:
+        async with self._counting:
+            await self._call("transact_write_items", TransactItems=items)
 
     async def _update_held(
         self, lease: Lease, expression: str, values: Mapping[str, str | int | None]
@@ -385,43 +427,14 @@ class Ledger:
                     {**values, ":token": lease.token, ":processing": StateStatus.PROCESSING.value}
                 ),
             )
-        except _ConditionFailedError:
+        except ConditionFailedError:
             raise LeaseLostError(lease.s3_key) from None
 
     async def _call(self, operation: str, **arguments: Any) -> Any:
-        """Call DynamoDB; conditions that fail are exceptions of their own, all else is TARGET/dynamodb."""
-        try:
-            return await getattr(self._dynamodb, operation)(**arguments)
-        except aws_errors() as error:
-            response: Any = getattr(error, "response", None) or {}
-            code = error_code(error)
-            if code == "ConditionalCheckFailedException":
-                raise _ConditionFailedError(response.get("Item") or {}) from error
-            if code == "TransactionCanceledException":
-                reasons = [str(reason.get("Code")) for reason in response.get("CancellationReasons", [])]
-                if "ConditionalCheckFailed" in reasons:
-                    raise _CancelledError(reasons) from error
-            raise PdfOpsError(ErrorKind.TARGET_DYNAMODB, f"{operation}: {error}") from error
+        return await call(self._dynamodb, operation, **arguments)
 
-
-class _ConditionFailedError(Exception):
-    """A conditional write was refused; this is what stands there."""
-
-    def __init__(self, item: dict[str, Any]) -> None:
-        super().__init__()
-        self.item = item
-
-
-class _CancelledError(Exception):
-    """A transaction was refused, for these reasons in the order of its items."""
-
-    def __init__(self, reasons: list[str]) -> None:
-        super().__init__(reasons)
-        self.reasons = reasons
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+    def _now_ms(self) -> int:
+        return int(self._now_s() * 1000)
 
 
 def _now_iso() -> str:

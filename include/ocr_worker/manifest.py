@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ocr_worker.aws import aws_errors
+from ocr_worker.faults import NO_FAULTS, Step
 from ocr_worker.output import COMPRESSION, COMPRESSION_LEVEL
 from pdf_ops.contract.documents import DocumentRow
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
@@ -18,6 +19,7 @@ from pdf_ops.contract.schema import arrow_schema, record_batch
 
 if TYPE_CHECKING:
     from ocr_worker.events import Events
+    from ocr_worker.faults import Faults
     from ocr_worker.queueing import Message, Queue
     from pdf_ops.contract.layout import Layout
 
@@ -29,13 +31,23 @@ RETRY_PAUSE_S = 2.0
 class Manifest:
     """Collects what is committed; writes manifest parts and deletes messages behind them."""
 
-    def __init__(self, s3: Any, queue: Queue, layout: Layout, worker_id: str, events: Events) -> None:
+    def __init__(
+        self,
+        s3: Any,
+        queue: Queue,
+        layout: Layout,
+        worker_id: str,
+        events: Events,
+        *,
+        faults: Faults = NO_FAULTS,
+    ) -> None:
         """Remember where."""
         self._s3 = s3
         self._queue = queue
         self._layout = layout
         self._worker_id = worker_id
         self._events = events
+        self._faults = faults
         self._rows: dict[str, list[DocumentRow]] = {}
         self._messages: list[Message] = []
         self._parts: dict[str, int] = {}
@@ -86,10 +98,13 @@ class Manifest:
             finally:
                 for run_id, left in rows.items():
                     self._rows.setdefault(run_id, [])[:0] = left
+            if messages:
+                await self._faults.at(Step.MANIFEST, "")
             kept = await self._queue.delete(messages)
             self._messages = kept + self._messages[len(messages) :]
             if messages:
                 self._events.emit("acknowledged", messages=len(messages) - len(kept))
+                await self._faults.at(Step.ACK, "")
 
     async def _write_part(self, run_id: str, rows: list[DocumentRow]) -> None:
         number = self._parts.get(run_id, 0)

@@ -63,6 +63,16 @@ class Queue:
             for message in answer.get("Messages", [])
         ]
 
+    async def has_messages(self) -> bool:
+        """Whether there are messages, also such as somebody has in hand; about, as SQS counts them."""
+        names = [
+            "ApproximateNumberOfMessages",
+            "ApproximateNumberOfMessagesNotVisible",
+            "ApproximateNumberOfMessagesDelayed",
+        ]
+        answer = await self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)
+        return any(int(answer["Attributes"].get(name, 0)) for name in names)
+
     async def hold(self, messages: Sequence[Message]) -> None:
         """Keep messages from other workers for another while. One that is gone is no harm."""
         await self._change([(message, self._visibility_s) for message in messages])

@@ -18,20 +18,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ocr_worker.aws import aws_errors, open_clients
-from ocr_worker.document_work import UNSCHEDULED_RUN, DocumentWork, Job, Order, PutOffError
+from ocr_worker.document_work import (
+    LOOK_AGAIN_S,
+    UNSCHEDULED_RUN,
+    DocumentWork,
+    Job,
+    Order,
+    PutOffError,
+)
 from ocr_worker.events import METRICS_INTERVAL_S, Events, Metrics
+from ocr_worker.faults import NO_FAULTS, Step
 from ocr_worker.isolation.sandbox import check, try_out
 from ocr_worker.ledger import LeaseLostError, Ledger
 from ocr_worker.manifest import Manifest
 from ocr_worker.pages import PagePool
 from ocr_worker.queueing import LONG_POLL_S, Queue
-from pdf_ops.contract.errors import PdfOpsError
+from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 from pdf_ops.contract.layout import parse_bucket
 from pdf_ops.contract.messages import MessageError, parse_message
 from pdf_ops.contract.state import state_key
 
 if TYPE_CHECKING:
     from ocr_worker.aws import Clients
+    from ocr_worker.faults import Faults
     from ocr_worker.queueing import Message
     from ocr_worker.settings import ServiceSettings
     from pdf_ops.contract.messages import DocumentMessage
@@ -46,13 +55,21 @@ class Service:
     """One worker, from its first message to its last."""
 
     def __init__(
-        self, settings: ServiceSettings, clients: Clients, pool: PagePool, scratch: Path, events: Events
+        self,
+        settings: ServiceSettings,
+        clients: Clients,
+        pool: PagePool,
+        scratch: Path,
+        events: Events,
+        *,
+        faults: Faults = NO_FAULTS,
     ) -> None:
         """Put the parts together."""
         self._settings = settings
         self._worker_id = settings.worker_id or make_worker_id()
         self._pool = pool
         self._events = events
+        self._faults = faults
         self._metrics = Metrics()
         self._input_bucket = settings.input_bucket
         self._queue = Queue(
@@ -67,8 +84,11 @@ class Service:
             runs_table=settings.runs_table,
             worker_id=self._worker_id,
             lease_s=settings.lease_s,
+            now_s=faults.now_s,
         )
-        self._manifest = Manifest(clients.s3, self._queue, settings.layout, self._worker_id, events)
+        self._manifest = Manifest(
+            clients.s3, self._queue, settings.layout, self._worker_id, events, faults=faults
+        )
         self._jobs: set[Job] = set()
         self._job_ended = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -85,9 +105,10 @@ class Service:
             events=events,
             metrics=self._metrics,
             is_stopping=self._stopping.is_set,
+            faults=faults,
         )
         self._back_by = 0.0
-        self._crash: Exception | None = None
+        self._crash: BaseException | None = None
         self._receiving: asyncio.Future[list[Message]] | None = None
 
     def stop(self, reason: str) -> None:
@@ -108,6 +129,8 @@ class Service:
             asyncio.create_task(self._manifest.keep_flushing()),
             asyncio.create_task(self._keep_measuring()),
         ]
+        for helper in helpers:
+            helper.add_done_callback(self._helper_ended)
         try:
             await self._receive(is_forever=is_forever)
             await self._finish_jobs()
@@ -122,6 +145,16 @@ class Service:
         if self._crash is not None:
             raise self._crash
         return self._pool.fatal
+
+    def _helper_ended(self, helper: asyncio.Task[None]) -> None:
+        """Without a heartbeat or a manifest the worker is of no use, and would go quiet."""
+        if not helper.cancelled() and (error := helper.exception()) is not None:
+            self._crashed(error)
+
+    def _crashed(self, error: BaseException) -> None:
+        self._events.emit("worker.crashed", level="critical", error=f"{type(error).__name__}: {error}")
+        self._crash = self._crash or error
+        self.stop("crashed")
 
     async def _receive(self, *, is_forever: bool) -> None:
         most = self._settings.processes + self._settings.prefetch_documents
@@ -138,7 +171,7 @@ class Service:
             idle_left_s = self._settings.idle_s - (time.monotonic() - last_seen)
             # Not longer than the worker may idle: else it would notice late that all is done.
             patience_s = LONG_POLL_S if is_forever else self._settings.idle_s if self._jobs else idle_left_s
-            wait_s = max(0, min(LONG_POLL_S, round(patience_s)))
+            wait_s = max(1, min(LONG_POLL_S, round(patience_s)))
             self._receiving = asyncio.ensure_future(self._queue.receive(room, wait_s))
             try:
                 messages = await self._first_of(self._receiving)
@@ -156,8 +189,25 @@ class Service:
                 self._jobs.add(job)
             if messages or self._jobs:
                 last_seen = time.monotonic()
-            elif not is_forever and time.monotonic() >= max(last_seen + self._settings.idle_s, self._back_by):
+            elif not is_forever and await self._is_all_done(last_seen):
                 self.stop("idle")
+
+    async def _is_all_done(self, last_seen: float) -> bool:
+        """Whether there is nothing to wait for.
+
+        What a worker has in hand comes back if it dies, and then somebody has to be there. After a whole
+        visibility timeout without a message, those that are hidden are with workers that live.
+        """
+        now = time.monotonic()
+        if now < max(last_seen + self._settings.idle_s, self._back_by):
+            return False
+        if now >= last_seen + self._settings.visibility_s + BACK_MARGIN_S:
+            return True
+        try:
+            return not await self._queue.has_messages()
+        except aws_errors() as error:
+            self._events.emit("receive.failed", level="warning", error=str(error))
+            return False
 
     async def _first_of(self, awaitable: Any) -> Any:
         """What is awaited, or None as soon as the worker is to stop."""
@@ -209,11 +259,16 @@ class Service:
             await asyncio.sleep(interval_s)
             jobs = [job for job in self._jobs if not job.has_lost_lease]
             messages = [job.message for job in jobs] + self._manifest.unflushed
-            try:
-                await self._queue.hold(messages)
-            except aws_errors() as error:
-                self._events.emit("heartbeat.failed", level="warning", error=str(error))
-            await asyncio.gather(*(self._extend(job) for job in jobs if job.lease is not None))
+            # At the same time, so that a queue that does not answer costs no lease.
+            await asyncio.gather(
+                self._hold(messages), *(self._extend(job) for job in jobs if job.lease is not None)
+            )
+
+    async def _hold(self, messages: list[Message]) -> None:
+        try:
+            await self._queue.hold(messages)
+        except aws_errors() as error:
+            self._events.emit("heartbeat.failed", level="warning", error=str(error))
 
     async def _extend(self, job: Job) -> None:
         lease = job.lease
@@ -245,24 +300,39 @@ class Service:
             self._events.emit("message.put_off", seconds=round(later.seconds, 1), reason=later.reason)
             await self._put_off(message, later.seconds)
         except LeaseLostError:
-            pass  # Whoever has it now closes it.
+            await self._come_back(message)
         except asyncio.CancelledError:
             if not job.has_lost_lease:
                 raise
+            await self._come_back(message)
         except Exception as error:  # noqa: BLE001 -- raised again when the worker has ended in order
             if isinstance(error, (PdfOpsError, *aws_errors())):  # Tables, queue or output are out of reach.
                 self._events.emit("message.failed", level="error", error=str(error))
+                await self._let_go(job)
                 await self._put_off(message, self._settings.lease_s)
                 return
             # A mistake of ours: it ends the worker with an error, instead of a run that goes quiet.
-            self._events.emit("worker.crashed", level="critical", error=f"{type(error).__name__}: {error}")
-            self._crash = self._crash or error
-            self.stop("crashed")
+            self._crashed(error)
         else:
             self._manifest.add_message(message)
         finally:
             self._jobs.discard(job)
             self._job_ended.set()
+
+    async def _come_back(self, message: Message) -> None:
+        """Whoever has the document now closes it; this message of it is deleted when that is done."""
+        seconds = min(LOOK_AGAIN_S, self._settings.lease_s)
+        self._events.emit("message.put_off", seconds=seconds, reason="another worker has taken it over")
+        await self._put_off(message, seconds)
+
+    async def _let_go(self, job: Job) -> None:
+        """Give up a lease if that can be done: a worker that lives on must not look like one that died."""
+        if job.lease is not None:
+            lease, job.lease = job.lease, None
+            with contextlib.suppress(PdfOpsError, LeaseLostError):
+                await self._ledger.release(
+                    lease, PdfOpsError(ErrorKind.LOST_CANCELLED), wasted_ms=job.spent_ms
+                )
 
     async def _put_off(self, message: Message, seconds: float) -> None:
         """Have a message come back, and stay for it: the rest of the fleet may have gone home."""
@@ -271,6 +341,7 @@ class Service:
             await self._queue.put_off(message, seconds)
 
     async def _read_message(self, job: Job) -> None:
+        await self._faults.at(Step.RECEIVE, job.message.body)
         try:
             documents = parse_message(job.message.body)
         except MessageError as error:
@@ -301,11 +372,18 @@ def make_worker_id() -> str:
     return f"{host}-{uuid.uuid4().hex[:8]}"
 
 
-async def serve(settings: ServiceSettings, *, is_forever: bool) -> PdfOpsError | None:
+async def serve(
+    settings: ServiceSettings, *, is_forever: bool, faults: Faults = NO_FAULTS
+) -> PdfOpsError | None:
     """Run a worker with everything that it needs; SIGTERM and SIGINT end it in order."""
     worker_id = settings.worker_id or make_worker_id()
     settings = replace(settings, worker_id=worker_id)
     events = Events(worker_id)
+    loop = asyncio.get_running_loop()
+    # From here on: what is told while the page processes start is not lost, nor are files left behind.
+    told: list[str] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.append, signal.Signals(number).name)
     isolation = await asyncio.to_thread(try_out, settings.sandbox, settings.scratch_dir)
     events.emit(
         "worker.started",
@@ -315,14 +393,15 @@ async def serve(settings: ServiceSettings, *, is_forever: bool) -> PdfOpsError |
         isolation_missing=isolation.problem or None,
     )
     check(isolation, settings.sandbox)
-    loop = asyncio.get_running_loop()
     with tempfile.TemporaryDirectory(prefix="ocr-worker-", dir=settings.scratch_dir) as folder:
         async with (
             open_clients(settings.region) as clients,
             events.shipped_to(clients.logs, settings.log_group),
             PagePool(settings.pool(Path(folder))) as pool,
         ):
-            service = Service(settings, clients, pool, Path(folder), events)
+            service = Service(settings, clients, pool, Path(folder), events, faults=faults)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, service.stop, signal.Signals(number).name)
+            if told:
+                service.stop(told[0])
             return await service.run(is_forever=is_forever)

@@ -222,7 +222,13 @@ class MirrorSettings:
     ] = 300
     idle_s: Annotated[
         float,
-        Option("IDLE_S", "Seconds without a message after which the worker ends.", minimum=0, maximum=86_400),
+        Option(
+            "IDLE_S",
+            "Seconds without a message after which the worker ends, unless others have messages in hand "
+            "that may come back.",
+            minimum=0,
+            maximum=86_400,
+        ),
     ] = 15.0
 
 

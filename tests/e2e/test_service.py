@@ -350,7 +350,8 @@ def test_a_large_object_comes_in_ranges_and_whole(world: World, tmp_path: Path) 
 def test_a_worker_that_cannot_make_sense_of_an_item_ends_with_an_error(world: World, text: bytes) -> None:
     """Going quiet would let the run wait for a document that nobody reads."""
     world.order(RUN, "a.pdf", text)
-    strange = {"s3_key": {"S": "a.pdf"}, "status": {"S": "strange"}, "lease_until": {"N": "99999999999999"}}
+    soon_ms = int(time.time() * 1000) + 60_000
+    strange = {"s3_key": {"S": "a.pdf"}, "status": {"S": "strange"}, "lease_until": {"N": str(soon_ms)}}
     world.dynamodb.put_item(TableName=world.state_table, Item=strange)
 
     worker = world.start_worker()

@@ -166,30 +166,42 @@ class World:
         return DocumentState.from_item(found) if found is not None else None
 
     def _items(self, run_id: str, prefix: str) -> list[dict[str, Any]]:
-        items = []
-        for shard in run_shards(run_id):
-            items += self.dynamodb.query(
+        pages = self.dynamodb.get_paginator("query")
+        return [
+            item
+            for shard in run_shards(run_id)
+            for page in pages.paginate(
                 TableName=self.runs_table,
                 KeyConditionExpression="run_shard = :shard AND begins_with(part, :prefix)",
                 ExpressionAttributeValues={":shard": {"S": shard}, ":prefix": {"S": prefix}},
-            )["Items"]
-        return items
+            )
+            for item in page["Items"]
+        ]
 
     def counters(self, run_id: str) -> Counters:
         found = (Counters.from_item(item) for item in self._items(run_id, "worker#"))
         return sum(found, Counters())
 
-    def outcomes(self, run_id: str) -> dict[str, str]:
+    def outcome_items(self, run_id: str) -> dict[str, Outcome]:
         found = [Outcome.from_item(item) for item in self._items(run_id, "document#")]
-        return {outcome.s3_key: outcome.status.value for outcome in found}
+        return {outcome.s3_key: outcome for outcome in found}
+
+    def outcomes(self, run_id: str) -> dict[str, str]:
+        return {key: outcome.status.value for key, outcome in self.outcome_items(run_id).items()}
+
+    def states(self) -> dict[str, DocumentState]:
+        pages = self.dynamodb.get_paginator("scan").paginate(TableName=self.state_table)
+        found = [DocumentState.from_item(item) for page in pages for item in page["Items"]]
+        return {state.s3_key: state for state in found}
+
+    def rows_of(self, key: str) -> list[dict[str, Any]]:
+        """The rows of a Parquet file in the output bucket."""
+        body = self.s3.get_object(Bucket=self.output, Key=key)["Body"].read()
+        return list(pq.read_table(io.BytesIO(body)).to_pylist())
 
     def _tables(self, prefix: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
         listed = self.s3.list_objects_v2(Bucket=self.output, Prefix=prefix).get("Contents", [])
-        for key in sorted(item["Key"] for item in listed):
-            body = self.s3.get_object(Bucket=self.output, Key=key)["Body"].read()
-            rows += pq.read_table(io.BytesIO(body)).to_pylist()
-        return rows
+        return [row for key in sorted(item["Key"] for item in listed) for row in self.rows_of(key)]
 
     def pages(self) -> list[dict[str, Any]]:
         return self._tables("pages/by_document/")

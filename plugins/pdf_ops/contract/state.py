@@ -56,6 +56,7 @@ class DocumentState:
         output_uri: Where its page rows are.
         error_class: The class of the last error.
         error_code: The code of the last error.
+        is_dead_letter: Whether this failure has been sent to the dead-letter queue.
     """
 
     s3_key: str
@@ -76,6 +77,7 @@ class DocumentState:
     output_uri: str | None = None
     error_class: str | None = None
     error_code: str | None = None
+    is_dead_letter: bool = False
 
     @classmethod
     def from_item(cls, item: Mapping[str, Any]) -> DocumentState:
