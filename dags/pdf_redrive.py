@@ -127,6 +127,7 @@ with DAG(
             "round again?",
             body="{{ ti.xcom_pull(task_ids='list', key='summary').get('window', '') }}",
             is_required="{{ params.approval and not params.dry_run }}",
+            retries=0,  # A person who says no is not asked again.
         )
         enqueue = enqueue_listed(list_documents.output)
         clear_letters = ClearLettersOperator(

@@ -174,6 +174,31 @@ def test_an_older_state_never_replaces_a_newer_one(kind: str, tmp_path: Path):
             assert asyncio.run(race(RedisCache(redis.url, 30))) == b"new"
 
 
+def test_the_cache_of_a_process_has_an_end():
+    import asyncio
+
+    from pdf_ops.api.cache import Cache, MemoryCache
+
+    async def fill() -> int:
+        store = MemoryCache(30)
+        cache = Cache(store, 30)
+        for number in range(100):
+
+            async def load() -> tuple[str, bytes]:
+                return "1", bytes(2**20)
+
+            await cache.get(f"key-{number}", load)
+
+        async def load_too_much() -> tuple[str, bytes]:
+            return "1", bytes(2**20 + 1)
+
+        await cache.get("large", load_too_much)
+        assert await store.get("large") is None
+        return sum([await store.get(f"key-{number}") is not None for number in range(100)])
+
+    assert 50 <= asyncio.run(fill()) < 64
+
+
 def test_many_who_ask_at_once_cost_one_read():
     import asyncio
 

@@ -16,8 +16,8 @@ def parsed():
 
 
 def test_it_is_a_dry_run_unless_told_otherwise(parsed):
-    assert parsed["params"]["dry_run"] is True
-    assert parsed["params"]["approval"] is False
+    assert parsed["params"]["dry_run"]["value"] is True
+    assert parsed["params"]["approval"]["value"] is False
 
 
 def test_it_never_runs_by_itself(parsed):

@@ -102,6 +102,30 @@ def test_a_redrive_starts_its_dag_in_the_callers_name(up: Up):
     assert run["triggering_user_name"] == "admin"
 
 
+def test_a_redrive_that_asks_first_waits_for_a_person_and_ends_when_they_refuse(up: Up):
+    run = {"logical_date": None, "conf": {"dry_run": False, "approval": True}}
+    with client(up, "admin") as http:
+        run_id = http.post("/api/v2/dags/pdf_redrive/dagRuns", json=run).json()["dag_run_id"]
+        path = f"/api/v2/dags/pdf_redrive/dagRuns/{run_id}"
+        asked = f"{path}/taskInstances/approve/-1/hitlDetails"
+        deadline = time.monotonic() + WAIT_S
+        while http.get(asked).status_code != 200:
+            assert time.monotonic() < deadline, up.log.read_text()[-5_000:]
+            time.sleep(1)
+        subject = http.get(asked).json()["subject"]
+        tasks = http.get(f"{path}/taskInstances").json()["task_instances"]
+        before = {task["task_id"]: task["state"] for task in tasks}
+        refused = http.patch(asked, json={"chosen_options": ["Reject"], "params_input": {}})
+        assert refused.status_code == 200, refused.text
+        while (state := http.get(path).json()["state"]) not in ("success", "failed"):
+            assert time.monotonic() < deadline, up.log.read_text()[-5_000:]
+            time.sleep(1)
+
+    assert subject == "Send 0 documents round again?"
+    assert before["enqueue"] is None
+    assert state == "failed"
+
+
 def test_the_documentation_is_served_below_the_prefix(up: Up):
     with client(up, None) as http:
         assert http.get("/pdf-ops/docs").status_code == 200

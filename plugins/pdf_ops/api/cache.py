@@ -14,7 +14,11 @@ from typing import Any, Protocol
 
 from cachetools import TTLCache
 
-_MAX_ENTRIES = 50_000
+MAX_ENTRY_BYTES = 2**20
+"""What is larger is not kept, neither here nor in Redis."""
+_MAX_BYTES = 64 * 2**20
+# What an entry takes besides its body.
+_ENTRY_BYTES = 500
 _log = logging.getLogger(__name__)
 
 # KEYS: the entry. ARGV: version, body, milliseconds. One step, so that two processes cannot interleave.
@@ -44,7 +48,9 @@ class MemoryCache:
     """
 
     def __init__(self, ttl_s: float) -> None:
-        self._entries: TTLCache[str, tuple[str, bytes]] = TTLCache(_MAX_ENTRIES, ttl_s)
+        self._entries: TTLCache[str, tuple[str, bytes]] = TTLCache(
+            _MAX_BYTES, ttl_s, getsizeof=lambda entry: _ENTRY_BYTES + len(entry[1])
+        )
 
     async def get(self, key: str) -> bytes | None:
         """See ``Store``."""
@@ -134,6 +140,7 @@ class Cache:
             return None
         version, body = loaded
         # A read that took longer than entries live may be older than one that has come and gone.
-        if time.monotonic() - began < self._ttl_s:
+        is_fresh = time.monotonic() - began < self._ttl_s
+        if is_fresh and len(body) <= MAX_ENTRY_BYTES:
             await self.store.put(key, version, body)
         return body

@@ -40,7 +40,6 @@ from pdf_ops.hooks.clients import error_code
 
 MAX_PAGES = 100
 _CHUNK_BYTES = 256 * 1024
-_MAX_CACHED_BYTES = 256 * 1024
 _MISSING = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
