@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 SAMPLED_GLYPHS = 32
+# Every second of them is looked at for being seen, which takes more calls.
+_LOOKED_AT = 2
 # Text render modes that paint nothing: an earlier OCR's, and a clipping path's.
 INVISIBLE, _CLIPPING = 3, 7
 # Modes that paint with the fill colour alone.
@@ -44,8 +46,7 @@ class GlyphSample:
     hidden: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
+class _Box(NamedTuple):  # Made for many glyphs of every page, and a dataclass takes three times as long.
     left: float
     right: float
     bottom: float
@@ -68,17 +69,47 @@ class _Box:
         )
 
 
+class _Sight:
+    """Whether a page's glyphs can be seen, as far as that shows without a picture of it."""
+
+    def __init__(self, page: Any, textpage: Any) -> None:
+        left, bottom, right, top = page.get_cropbox()
+        self.shown = _Box(left, right, bottom, top)
+        self.looked = self.hidden = 0
+        self.doubtful: list[_Box] = []
+        self.drawn: list[tuple[_Box, int]] = []
+        self._textpage = textpage
+        self._colour = tuple(ctypes.c_uint() for _ in range(4))
+        self._edges = tuple(ctypes.c_double() for _ in range(4))
+
+    def look_at(self, index: int, item: Any, mode: int) -> None:
+        """Take one glyph."""
+        import pypdfium2.raw as pdfium_c
+
+        self.looked += 1
+        if mode == INVISIBLE:
+            return
+        pdfium_c.FPDFText_GetCharBox(self._textpage, index, *self._edges)
+        box = _Box(*(edge.value for edge in self._edges))
+        if box.right <= box.left or box.top <= box.bottom:
+            return  # A space of its own: nothing to see either way.
+        pdfium_c.FPDFText_GetFillColor(self._textpage, index, *self._colour)
+        red, green, blue, alpha = (part.value for part in self._colour)
+        is_away = mode == _CLIPPING or alpha < _MIN_ALPHA or box.is_outside(self.shown)
+        if is_away or _is_small(self._textpage, index, box):
+            self.hidden += 1
+        elif mode in _FILLING and min(red, green, blue) >= _PAPER_LEVEL:
+            self.doubtful.append(box)
+        else:
+            self.drawn.append((box, ctypes.addressof(item.contents)))
+
+
 def sample_glyphs(page: Any, textpage: Any, count: int) -> GlyphSample:
     """Look at an even sample of a page's glyphs."""
     import pypdfium2.raw as pdfium_c
 
-    left, bottom, right, top = page.get_cropbox()
-    shown = _Box(left, right, bottom, top)
-    unmapped = invisible = hidden = seen = 0
-    doubtful: list[_Box] = []
-    drawn: list[tuple[_Box, int]] = []
-    red, green, blue, alpha = (ctypes.c_uint() for _ in range(4))
-    x0, x1, y0, y1 = (ctypes.c_double() for _ in range(4))
+    unmapped = invisible = seen = 0
+    sight = _Sight(page, textpage)
     for index in range(0, count, max(1, count // SAMPLED_GLYPHS)):
         item = pdfium_c.FPDFText_GetTextObject(textpage, index)
         if not item:
@@ -86,31 +117,16 @@ def sample_glyphs(page: Any, textpage: Any, count: int) -> GlyphSample:
         seen += 1
         unmapped += pdfium_c.FPDFText_HasUnicodeMapError(textpage, index) == 1
         mode = pdfium_c.FPDFTextObj_GetTextRenderMode(item)
-        if mode == INVISIBLE:
-            invisible += 1
-            continue
-        pdfium_c.FPDFText_GetCharBox(textpage, index, x0, x1, y0, y1)
-        box = _Box(x0.value, x1.value, y0.value, y1.value)
-        if box.right <= box.left or box.top <= box.bottom:
-            continue  # A space of its own: nothing to see either way.
-        pdfium_c.FPDFText_GetFillColor(textpage, index, red, green, blue, alpha)
-        if (
-            mode == _CLIPPING
-            or _is_small(textpage, index, box)
-            or alpha.value < _MIN_ALPHA
-            or box.is_outside(shown)
-        ):
-            hidden += 1
-        elif mode in _FILLING and min(red.value, green.value, blue.value) >= _PAPER_LEVEL:
-            doubtful.append(box)
-        else:
-            drawn.append((box, ctypes.addressof(item.contents)))
+        invisible += mode == INVISIBLE
+        if seen % _LOOKED_AT == 0:
+            sight.look_at(index, item, mode)
     if not seen:
         return GlyphSample()
-    doubtful += _covered(page, drawn)
-    if len(doubtful) >= _MIN_DOUBTFUL_SHARE * seen:
-        hidden += _out_of_sight(page, shown, doubtful)
-    return GlyphSample(unmapped / seen, invisible / seen, hidden / seen)
+    doubtful = sight.doubtful + _covered(page, sight.drawn)
+    hidden = sight.hidden
+    if len(doubtful) >= _MIN_DOUBTFUL_SHARE * sight.looked:
+        hidden += _out_of_sight(page, sight.shown, doubtful)
+    return GlyphSample(unmapped / seen, invisible / seen, hidden / max(1, sight.looked))
 
 
 def _covered(page: Any, glyphs: list[tuple[_Box, int]]) -> list[_Box]:
