@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 SAMPLED_GLYPHS = 32
-# Every second of them is looked at for being seen, which takes more calls.
-_LOOKED_AT = 2
+# Every fourth of them is looked at for being seen, which takes more calls.
+_LOOKED_AT = 4
 # Text render modes that paint nothing: an earlier OCR's, and a clipping path's.
 INVISIBLE, _CLIPPING = 3, 7
 # Modes that paint with the fill colour alone.
@@ -27,6 +27,8 @@ _CONTRAST_LEVELS = 12
 _LOOK_SCALE = 0.5
 _MAX_LOOK_PT = 3_000.0
 _COVERING_MARGIN_PT = 1.0
+# A smaller share of the page hides too little of its text to matter.
+_MIN_COVER_SHARE = 0.01
 # Fewer are not worth a picture, which costs as much as ten pages of text.
 _MIN_DOUBTFUL_SHARE = 0.1
 
@@ -90,15 +92,16 @@ class _Sight:
         if mode == INVISIBLE:
             return
         pdfium_c.FPDFText_GetCharBox(self._textpage, index, *self._edges)
-        box = _Box(*(edge.value for edge in self._edges))
+        left, right, bottom, top = self._edges
+        box = _Box(left.value, right.value, bottom.value, top.value)
         if box.right <= box.left or box.top <= box.bottom:
             return  # A space of its own: nothing to see either way.
         pdfium_c.FPDFText_GetFillColor(self._textpage, index, *self._colour)
-        red, green, blue, alpha = (part.value for part in self._colour)
-        is_away = mode == _CLIPPING or alpha < _MIN_ALPHA or box.is_outside(self.shown)
+        red, green, blue, alpha = self._colour
+        is_away = mode == _CLIPPING or alpha.value < _MIN_ALPHA or box.is_outside(self.shown)
         if is_away or _is_small(self._textpage, index, box):
             self.hidden += 1
-        elif mode in _FILLING and min(red, green, blue) >= _PAPER_LEVEL:
+        elif mode in _FILLING and min(red.value, green.value, blue.value) >= _PAPER_LEVEL:
             self.doubtful.append(box)
         else:
             self.drawn.append((box, ctypes.addressof(item.contents)))
@@ -122,17 +125,18 @@ def sample_glyphs(page: Any, textpage: Any, count: int) -> GlyphSample:
             sight.look_at(index, item, mode)
     if not seen:
         return GlyphSample()
-    doubtful = sight.doubtful + _covered(page, sight.drawn)
+    doubtful = sight.doubtful + _covered(page, sight.shown, sight.drawn)
     hidden = sight.hidden
     if len(doubtful) >= _MIN_DOUBTFUL_SHARE * sight.looked:
         hidden += _out_of_sight(page, sight.shown, doubtful)
     return GlyphSample(unmapped / seen, invisible / seen, hidden / max(1, sight.looked))
 
 
-def _covered(page: Any, glyphs: list[tuple[_Box, int]]) -> list[_Box]:
+def _covered(page: Any, shown: _Box, glyphs: list[tuple[_Box, int]]) -> list[_Box]:
     """The glyphs that lie below one of the last things that the page paints."""
     import pypdfium2.raw as pdfium_c
 
+    min_area = _MIN_COVER_SHARE * (shown.right - shown.left) * (shown.top - shown.bottom)
     objects = pdfium_c.FPDFPage_CountObjects(page.raw)
     x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
     covers: list[tuple[_Box, int]] = []
@@ -141,7 +145,11 @@ def _covered(page: Any, glyphs: list[tuple[_Box, int]]) -> list[_Box]:
         item = pdfium_c.FPDFPage_GetObject(page.raw, index)
         places[ctypes.addressof(item.contents)] = index
         if _can_cover(item) and pdfium_c.FPDFPageObj_GetBounds(item, x0, y0, x1, y1):
-            covers.append((_Box(x0.value, x1.value, y0.value, y1.value), index))
+            box = _Box(x0.value, x1.value, y0.value, y1.value)
+            if (box.right - box.left) * (box.top - box.bottom) >= min_area:
+                covers.append((box, index))
+    if not covers:
+        return []
     return [
         box
         for box, address in glyphs
