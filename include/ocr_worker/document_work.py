@@ -219,9 +219,10 @@ class DocumentWork:
             is_counted_once=order.run_id != UNSCHEDULED_RUN,
         )
         if isinstance(claimed, HeldElsewhere):
-            # Less and less often: the queue gives up on a message that comes too many times.
+            # Less and less often: the queue gives up on a message that comes too many times. But never for
+            # longer than a visibility timeout, which is what others wait for before they go home.
             doubled = 2 ** max(0, min(job.message.receive_count, MAX_DOUBLED) - 2)
-            seconds = min(self._settings.backoff_cap_s, min(claimed.remaining_s, LOOK_AGAIN_S) * doubled)
+            seconds = min(self._settings.visibility_s, min(claimed.remaining_s, LOOK_AGAIN_S) * doubled)
             raise PutOffError(seconds + random.uniform(0, 2), "another worker has it")  # noqa: S311
         if isinstance(claimed, AlreadyRead):
             await self._already_read(job, order, claimed.state)

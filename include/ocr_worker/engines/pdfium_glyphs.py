@@ -29,8 +29,8 @@ _MAX_LOOK_PT = 3_000.0
 _COVERING_MARGIN_PT = 1.0
 # A smaller share of the page hides too little of its text to matter.
 _MIN_COVER_SHARE = 0.01
-# Fewer are not worth a picture, which costs as much as ten pages of text.
-_MIN_DOUBTFUL_SHARE = 0.1
+# So many must be hidden or doubtful that it would matter: a picture costs as much as ten pages of text.
+_MIN_DOUBTFUL_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,7 @@ def sample_glyphs(page: Any, textpage: Any, count: int) -> GlyphSample:
     import pypdfium2.raw as pdfium_c
 
     unmapped = invisible = seen = 0
+    textpage = textpage.raw  # Unwrapping it for each call would cost as much as the call.
     sight = _Sight(page, textpage)
     for index in range(0, count, max(1, count // SAMPLED_GLYPHS)):
         item = pdfium_c.FPDFText_GetTextObject(textpage, index)
@@ -127,7 +128,7 @@ def sample_glyphs(page: Any, textpage: Any, count: int) -> GlyphSample:
         return GlyphSample()
     doubtful = sight.doubtful + _covered(page, sight.shown, sight.drawn)
     hidden = sight.hidden
-    if len(doubtful) >= _MIN_DOUBTFUL_SHARE * sight.looked:
+    if doubtful and hidden + len(doubtful) >= _MIN_DOUBTFUL_SHARE * sight.looked:
         hidden += _out_of_sight(page, sight.shown, doubtful)
     return GlyphSample(unmapped / seen, invisible / seen, hidden / max(1, sight.looked))
 
