@@ -10,7 +10,6 @@ from tests.support.permissions import PERMISSIONS_FILE, load_permissions, variab
 from tests.support.terraform import ROOT, blocks, files, folders, local_values
 from tests.unit.ocr_worker.builders import document_row, page_row
 
-from local_airflow.environment import REPOSITORY
 from local_aws.resources import RESOURCES_FILE, load_resources
 from ocr_worker.events import METRICS_INTERVAL_S, NAMESPACE, Metrics
 from ocr_worker.options import settings_of
@@ -21,6 +20,7 @@ from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 from pdf_ops.contract.layout import Layout
 from pdf_ops.contract.pages import Method
 from pdf_ops.cost import Prices
+from pdf_ops.pipeline import WORKER_ENVIRONMENT
 from pdf_ops.settings import SETTINGS
 
 MODULES = ROOT / "modules"
@@ -54,13 +54,7 @@ def test_the_task_definition_names_only_settings_that_the_worker_has() -> None:
 
 def test_what_a_run_tells_its_workers_is_what_the_task_definition_would() -> None:
     """A worker that runs by itself finds the same places as one that a run starts."""
-    source = (REPOSITORY / "dags" / "pdf_ocr.py").read_text(encoding="utf-8")
-    overrides = re.search(r"WORKER_ENVIRONMENT = \{(.*?)\n\}", source, re.DOTALL)
-    assert overrides is not None
-
-    assert set(re.findall(r'^    "([A-Z0-9_]+)":', overrides[1], re.MULTILINE)) <= {
-        setting.name for setting in CONTAINER.environment
-    }
+    assert set(WORKER_ENVIRONMENT) <= {setting.name for setting in CONTAINER.environment}
 
 
 def test_the_outputs_hold_every_setting_that_airflow_requires_and_no_unknown_one() -> None:
