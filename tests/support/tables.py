@@ -101,11 +101,14 @@ def _updated(item: Item, call: Any) -> Item:
     for verb, clause in re.findall(
         r"(SET|REMOVE|ADD)\s+(.*?)(?=\s+(?:SET|REMOVE|ADD)\s|$)", call["UpdateExpression"]
     ):
-        for part in clause.split(", "):
+        for part in re.split(r", (?![^(]*\))", clause):
             name, _, value = part.replace(" = ", " ").partition(" ")
             name = names.get(name, name)
+            kept = re.fullmatch(r"if_not_exists\((\w+), (:\w+)\)", value)
             if verb == "REMOVE":
                 changed.pop(name, None)
+            elif kept is not None:
+                changed[name] = changed.get(kept[1], values[kept[2]])
             elif verb == "SET":
                 changed[name] = values[value]
             else:

@@ -31,7 +31,7 @@ def ledger_on(tables, *, ahead_s=0.0):
 
 def claim(ledger, *, run_id="run", etag="etag", is_forced=False):
     call = ledger.claim(
-        "a.pdf", etag=etag, version_id=None, config_hash="config", run_id=run_id, is_forced=is_forced
+        "a.pdf", etag=etag, size=1, version_id=None, config_hash="config", run_id=run_id, is_forced=is_forced
     )
     return run(call)
 
@@ -44,6 +44,7 @@ def committing(ledger, lease, status=DocumentStatus.DONE, error=None):
         pages=0,
         total_pages=None,
         output_uri=None,
+        content_type=None,
         error=error,
     )
 
@@ -211,7 +212,9 @@ def test_commits_of_one_worker_do_not_get_in_each_others_way():
     async def commit_both():
         ledger = ledger_on(Exclusive())
         leases = [
-            await ledger.claim(key, etag="e", version_id=None, config_hash="c", run_id="run", is_forced=False)
+            await ledger.claim(
+                key, etag="e", size=1, version_id=None, config_hash="c", run_id="run", is_forced=False
+            )
             for key in ("a.pdf", "b.pdf")
         ]
         return await asyncio.gather(*(committing(ledger, lease) for lease in leases))

@@ -101,7 +101,7 @@ class Protocol:
         claimed, after = self._ask(
             world,
             lambda ledger: ledger.claim(
-                KEY, etag=etag, version_id=None, config_hash=CONFIG, run_id=RUN, is_forced=False
+                KEY, etag=etag, size=1, version_id=None, config_hash=CONFIG, run_id=RUN, is_forced=False
             ),
             number,
         )
@@ -156,6 +156,7 @@ class Protocol:
                 pages=0,
                 total_pages=None,
                 output_uri=None,
+                content_type=None,
                 error=error,
             ),
             number,
