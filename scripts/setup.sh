@@ -156,7 +156,7 @@ create_venv() { # create_venv DIR LOCK [--project]
     quietly "$uv" venv --clear --no-project --python "$python" "$dir"
   fi
   say "installing $lock into $dir ($("$dir/bin/python" --version))"
-  quietly "$uv" pip sync --python "$dir/bin/python" --require-hashes "$lock"
+  quietly "$uv" pip sync --compile-bytecode --python "$dir/bin/python" --require-hashes "$lock"
   if [[ $project == --project ]]; then
     # The build backend comes from the lock as well, so nothing is installed unchecked.
     quietly "$uv" pip install --python "$dir/bin/python" --no-deps --no-build-isolation --editable .
