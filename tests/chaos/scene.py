@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from local_aws import LocalAws
 
 WAIT_S = 60.0
-# Twice as many as deployed: a message comes back 75 times as soon here.
-MAX_RECEIVES = 20
 NO_FAULTS = WorkerPlan()
 
 
@@ -61,7 +59,7 @@ class Scene:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            self.world = stack.enter_context(World(self._aws, max_receives=MAX_RECEIVES))
+            self.world = stack.enter_context(World(self._aws))
             self.workers_aws = stack.enter_context(Proxy(self._aws.endpoint_url))
             self.control_aws = stack.enter_context(Proxy(self._aws.endpoint_url))
             self.control = Control(

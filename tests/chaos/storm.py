@@ -131,6 +131,7 @@ class Storm:
     workers: int = 0
     faults_struck: int = 0
     calls_struck: int = 0
+    most_receives: int = 0
 
     def run(self) -> Verdict:
         rng = random.Random(self.seed)
@@ -148,6 +149,7 @@ class Storm:
             self.workers = len(scene.fleet.workers)
             self.timeline.note("the fleet has ended")
             self.calls_struck = weather.struck
+            self.most_receives = scene.workers_aws.most_receives
             self.faults_struck = sum(
                 event.get("event") == "chaos.fault"
                 for worker in scene.fleet.workers
