@@ -151,9 +151,9 @@ def _call_of(request: web.Request) -> Call:
 
 
 def _receive_counts(content: bytes) -> list[int]:
-    """How often each message of an answer has come so far."""
+    """How often each message of an answer has come so far, for a caller who has asked for it."""
     messages = json.loads(content).get("Messages") or []
-    return [int(message["Attributes"]["ApproximateReceiveCount"]) for message in messages]
+    return [int(message.get("Attributes", {}).get("ApproximateReceiveCount", 0)) for message in messages]
 
 
 def _hang_up(request: web.Request) -> web.StreamResponse:
