@@ -1,6 +1,7 @@
 """What the roles may do is what the programs do: real runs on a local AWS that records every call.
 
-``include/permissions.json`` is what Terraform makes the policies from.
+It also refuses what the policies do not allow, but in ECS, whose calls are only held against them. What
+Terraform makes the policies from is ``include/permissions.json``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import sys
 from dataclasses import dataclass
 
 import pytest
-from tests.support.permissions import Permission, load_permissions
+from tests.support.permissions import Permission, give, load_permissions, names_of
 from tests.support.pipeline import Install, Pipeline, run_program
 from tests.support.slack import SlackEndpoint
 
@@ -17,7 +18,6 @@ from local_airflow.environment import airflow_environment
 from local_aws import LocalAws
 from local_aws.ecs_tasks import SUBNET
 from local_aws.recording import Call, Caller
-from local_aws.servers import ACCOUNT
 from pdf_ops.hooks.ecs import started_by_of
 from samples.documents import text_pdf
 
@@ -91,29 +91,6 @@ def stop_a_worker(aws: LocalAws, world: Pipeline, install: Install) -> None:
     run_program(install.python(STOP_FLEET, cluster, "stopped"), environment)
 
 
-def names_of(aws: LocalAws, world: Pipeline) -> dict[str, str]:
-    """The values of the file's variables in a world."""
-    prefix = f"arn:aws:{{}}:{aws.region}:{ACCOUNT}:"
-    group = aws.resources.log_groups[aws.resources.task_definition.container.log_group].name
-    return {
-        "partition": "aws",
-        "region": aws.region,
-        "account": ACCOUNT,
-        "input_bucket_arn": f"arn:aws:s3:::{world.input}",
-        "output_bucket_arn": f"arn:aws:s3:::{world.output}",
-        "output_prefix": world.layout.output_prefix,
-        "manifest_bucket_arn": f"arn:aws:s3:::{world.output}",
-        "manifest_prefix": world.layout.manifest_prefix,
-        "queue_arn": prefix.format("sqs") + world.queue.rpartition("/")[2],
-        "dead_letters_arn": prefix.format("sqs") + world.dlq.rpartition("/")[2],
-        "state_table_arn": prefix.format("dynamodb") + f"table/{world.state_table}",
-        "runs_table_arn": prefix.format("dynamodb") + f"table/{world.runs_table}",
-        "log_group_arn": prefix.format("logs") + f"log-group:{group}",
-        "cluster": aws.resources.cluster.name,
-        "task_family": world.task_family,
-    }
-
-
 @pytest.fixture(scope="module")
 def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
     folder = tmp_path_factory.mktemp("permissions")
@@ -121,15 +98,19 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
     install = Install.ours(folder)
     images = {"shell": ["/bin/sh", "-c"]}
     with (
-        LocalAws(folder / "aws", port=0, ecs_port=0, images=images, is_recorded=True) as aws,
+        LocalAws(
+            folder / "aws", port=0, ecs_port=0, images=images, is_recorded=True, is_enforced=True
+        ) as aws,
         SlackEndpoint() as slack,
         Pipeline(aws, install, slack) as world,
     ):
+        permissions = load_permissions(names_of(aws, world))
+        give(aws.client("iam"), permissions)
         read_documents(world, text)
         serve_messages(world, text)
         stop_a_worker(aws, world, install)
         calls = [call for call in sorted(aws.calls()) if call.caller != Caller.ADMINISTRATOR]
-        return Proof(calls, load_permissions(names_of(aws, world)))
+        return Proof(calls, permissions)
 
 
 def test_every_role_is_seen_at_work(proof: Proof) -> None:
