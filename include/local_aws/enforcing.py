@@ -6,6 +6,7 @@ ECS, which moto answers: its check knows neither a task definition's ARN nor the
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from local_aws.recording import ACTIONS, Caller
@@ -25,11 +26,16 @@ ENVIRONMENT: Mapping[str, str] = {
 
 
 def install() -> None:
-    """Change this process's ministack: a user's name is his access key, and batches have AWS's actions."""
+    """Change this process's ministack.
+
+    A user's name is his access key; and a batch to a queue, and a stream of a log group, are checked under
+    the names that AWS has for them.
+    """
     from ministack.core import iam_actions
     from ministack.services import iam
 
     name: Callable[..., str | None] = iam_actions.extract_iam_action
+    place: Callable[..., str] = iam_actions.extract_resource_arn
     create: Callable[[Parameters], Any] = iam._IAM_HANDLERS["CreateAccessKey"]
 
     def create_by_name(parameters: Parameters) -> Any:
@@ -46,6 +52,12 @@ def install() -> None:
         namespace, _, action = (name(*request) or "").partition(":")
         return f"{namespace}:{ACTIONS.get(action, action)}" if action else None
 
+    def place_as_aws_does(service: str, method: str, path: str, headers: Any, body: bytes, *rest: Any) -> str:
+        arn = place(service, method, path, headers, body, *rest)
+        stream = json.loads(body or b"{}").get("logStreamName") if service == "logs" else None
+        return f"{arn}:log-stream:{stream}" if stream else arn
+
+    iam_actions.extract_resource_arn = place_as_aws_does
     iam_actions.extract_iam_action = name_as_aws_does
     iam._IAM_HANDLERS["CreateAccessKey"] = create_by_name
 

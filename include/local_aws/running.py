@@ -144,8 +144,10 @@ class LocalAws:
             "local_aws.data_server",
             port,
             [*calls, "--enforce"] if self._is_enforced else calls,
-            _ministack_environment(self.host, port.getsockname()[1], self.region)
-            | (enforcing.ENVIRONMENT if self._is_enforced else {}),
+            {
+                **_ministack_environment(self.host, port.getsockname()[1], self.region),
+                **(enforcing.ENVIRONMENT if self._is_enforced else {}),
+            },
         )
         ecs = Server("the local ECS", self.data / "ecs.log")
         stack.callback(ecs.stop, _ECS_GRACE_S)  # Before the data services: tasks use them to the last.
