@@ -5,7 +5,10 @@ output "mwaa_configuration_options" {
 
 output "airflow_environment" {
   description = "The same as environment variables, for any other Airflow."
-  value       = { for name, value in local.settings : "AIRFLOW__PDF_OPS__${upper(name)}" => value }
+  value = merge(
+    { for name, value in local.settings : "AIRFLOW__PDF_OPS__${upper(name)}" => value },
+    { for name, value in var.api_settings : "PDF_OPS_${upper(name)}" => value },
+  )
 }
 
 output "control_plane_policy_arn" {

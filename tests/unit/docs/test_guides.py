@@ -106,7 +106,11 @@ def test_the_guides_name_only_modules_variables_and_outputs_that_exist():
         assert name == "source" or f'variable "{name}"' in variables, name
     for name in re.findall(r"module\.pdf_ops\.module\.(\w+)", pages):
         assert f'module "{name}"' in main, name
-    for name in {"mwaa", "control_plane_policy_arn", *re.findall(r"terraform output (\w+)", pages)}:
+    named = set(re.findall(r"terraform -chdir=deploy output (\w+)", pages))
+    assert named | {"control_plane_policy_arn"} == set(
+        re.findall(r'^output "(\w+)"', configuration, re.MULTILINE)
+    )
+    for name in re.findall(r"module\.pdf_ops\.(\w+)", configuration):
         assert f'output "{name}"' in outputs, name
     for name in ("plugins_version", "requirements_version", "startup_version"):
         assert name in variables
