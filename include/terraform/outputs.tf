@@ -16,6 +16,11 @@ output "control_plane_policy_arn" {
   value       = aws_iam_policy.control_plane.arn
 }
 
+output "worker_policy" {
+  description = "What a worker outside of ECS needs, as JSON: the workers' own role can be taken by ECS alone."
+  value       = module.permissions.policies["worker"]
+}
+
 output "repository_url" {
   description = "Where the worker's image is pushed to."
   value       = module.registry.url

@@ -106,7 +106,7 @@ def test_the_guides_name_only_modules_variables_and_outputs_that_exist():
         assert name == "source" or f'variable "{name}"' in variables, name
     for name in re.findall(r"module\.pdf_ops\.module\.(\w+)", pages):
         assert f'module "{name}"' in main, name
-    named = set(re.findall(r"terraform -chdir=deploy output (\w+)", pages))
+    named = set(re.findall(r"terraform -chdir=deploy output (?:-raw )?(\w+)", pages))
     assert named | {"control_plane_policy_arn"} == set(
         re.findall(r'^output "(\w+)"', configuration, re.MULTILINE)
     )
