@@ -209,7 +209,8 @@ def _dynamodb_calls(operation: str, content: Mapping[str, Any], prefix: str) -> 
             for kind, item in entry.items()
         ]
     tables = list(content.get("RequestItems") or [content.get("TableName", "*")])
-    return [(operation, f"{prefix}table/{table}") for table in tables]
+    index = f"/index/{content['IndexName']}" if "IndexName" in content else ""
+    return [(operation, f"{prefix}table/{table}{index}") for table in tables]
 
 
 def _logs_calls(operation: str, content: Mapping[str, Any], prefix: str) -> Pairs:

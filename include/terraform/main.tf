@@ -70,7 +70,10 @@ locals {
   }
   settings = merge(local.own_settings, var.airflow_settings)
   # MWAA refuses options without a value; without one, the setting's default holds.
-  configuration_options = { for name, value in local.settings : "pdf_ops.${name}" => value if value != "" }
+  configuration_options = merge(
+    { for name, value in local.settings : "pdf_ops.${name}" => value if value != "" },
+    { for name, value in var.api_settings : "pdf_ops_api.${name}" => value if value != "" },
+  )
 }
 
 module "encryption" {

@@ -324,3 +324,14 @@ variable "airflow_settings" {
   type        = map(string)
   default     = {}
 }
+
+variable "api_settings" {
+  description = "Settings of the REST API in Airflow, by their variables in docs/settings.md without PDF_OPS_ and in lower case, such as max_upload_mb."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for name in keys(var.api_settings) : can(regex("^[a-z][a-z0-9_]*$", name))])
+    error_message = "Accepted: names in lower case, such as max_upload_mb."
+  }
+}

@@ -207,19 +207,43 @@ def test_a_client_that_vanishes_leaves_nothing_and_the_api_goes_on(
 ):
     before = objects(world)
     name = os.urandom(8).hex()
-    head = (
-        f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
-        f"Content-Type: multipart/form-data; boundary={BOUNDARY.decode()}\r\n"
-        f"Idempotency-Key: {name}\r\nContent-Length: 12000000\r\n\r\n"
-        f'--{BOUNDARY.decode()}\r\nContent-Disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
-    )
     with socket.create_connection(("127.0.0.1", api.port)) as connection:
-        connection.sendall(head.encode() + fresh_pdf(9 * 2**20))
+        connection.sendall(head_of(12_000_000, f"Idempotency-Key: {name}\r\n") + fresh_pdf(9 * 2**20))
         wait_until(lambda: open_uploads(world) != [])
 
     wait_until(lambda: open_uploads(world) == [])
     assert objects(world) == before
     assert upload(client, "a.pdf", fresh_pdf(), **{"Idempotency-Key": name}).status_code == 202
+
+
+@pytest.mark.parametrize("size", [2_000, 9 * 2**20])
+def test_a_client_that_hangs_up_before_the_answer_has_its_document_read_all_the_same(
+    api: Api, world: World, size: int
+):
+    messages(world)
+    body = fresh_pdf(size) + b"\r\n--%s--\r\n" % BOUNDARY
+    head = head_of(0).split(b"\r\n\r\n", 1)[1]
+    with socket.create_connection(("127.0.0.1", api.port)) as connection:
+        connection.sendall(head_of(len(head) + len(body)) + body)
+
+    found: list[Any] = []
+    wait_until(lambda: found.extend(messages(world)) or found != [])
+    [message] = found
+    state = world.state(message.key)
+    assert state is not None
+    assert state.status.value == "pending"
+    assert message.key in objects(world)
+    assert open_uploads(world) == []
+
+
+def head_of(length: int, headers: str = "") -> bytes:
+    """The beginning of an upload, up to its file's first byte."""
+    return (
+        f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
+        f"Content-Type: multipart/form-data; boundary={BOUNDARY.decode()}\r\n"
+        f"{headers}Content-Length: {length}\r\n\r\n"
+        f'--{BOUNDARY.decode()}\r\nContent-Disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
+    ).encode()
 
 
 def wait_until(condition: Any, timeout_s: float = 20.0) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.api import Api, upload
 from tests.support.permissions import Permission, give, load_permissions, names_of
 from tests.support.pipeline import Install, Pipeline, run_program
 from tests.support.slack import SlackEndpoint
@@ -20,6 +22,9 @@ from local_aws.ecs_tasks import SUBNET
 from local_aws.recording import Call, Caller
 from pdf_ops.hooks.ecs import started_by_of
 from samples.documents import text_pdf
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("permissions")]
 
@@ -91,6 +96,30 @@ def stop_a_worker(aws: LocalAws, world: Pipeline, install: Install) -> None:
     run_program(install.python(STOP_FLEET, cluster, "stopped"), environment)
 
 
+def serve_requests(aws: LocalAws, world: Pipeline, folder: Path, text: bytes) -> None:
+    """The REST API with Airflow's role, as the api-server has it: each kind of request that it takes."""
+    with (
+        Api(aws, world, folder, key_id=Caller.CONTROL_PLANE.value, MAX_UPLOAD_MB=17) as api,
+        api.client() as client,
+    ):
+        job = upload(client, "a.pdf", text + b"% by the API", **{"Idempotency-Key": "1"}).json()["job_id"]
+        assert upload(client, "large.pdf", text + bytes(9 * 2**20)).status_code == 202
+        # Too large by less than a form may have around its file: known when most of it is stored.
+        too_large = upload(client, "larger.pdf", text + bytes(17 * 2**20), **{"Idempotency-Key": "2"})
+        assert too_large.status_code == 413
+        world.work(OUTPUT_S3_PREFIX=world.layout.output_prefix)
+        [run_id] = {run["run_id"] for run in client.get("/v1/runs", params={"limit": 1}).json()["runs"]}
+        for path in (
+            f"jobs/{job}",
+            *(f"documents/{job}{part}" for part in ("", "/pages", "/text", "/content", "/download")),
+            "documents/list-document",
+            f"runs/{run_id}",
+        ):
+            assert client.get(f"/v1/{path}").status_code == 200, path
+        assert client.post("/v1/redrive", json={"error_class": "CORRUPT"}).status_code == 200
+        assert client.get("/ready").status_code == 200
+
+
 @pytest.fixture(scope="module")
 def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
     folder = tmp_path_factory.mktemp("permissions")
@@ -109,6 +138,7 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
         read_documents(world, text)
         serve_messages(world, text)
         stop_a_worker(aws, world, install)
+        serve_requests(aws, world, folder, text)
         calls = [call for call in sorted(aws.calls()) if call.caller != Caller.ADMINISTRATOR]
         return Proof(calls, permissions)
 

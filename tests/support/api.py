@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,8 +20,6 @@ import psutil
 from pdf_ops.api.access import Scope, new_key
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.world import World
 
 START_TIMEOUT_S = 60.0
@@ -58,10 +57,22 @@ class Api:
     :param aws: The local AWS.
     :param world: Its tables, queues and buckets.
     :param folder: For its log.
+    :param key_id: Its access key; only the usual one's presigned URLs are taken by the local AWS.
+    :param python: The interpreter that runs it.
     :param settings: Settings without their prefix, such as ``RATE_CAPACITY``.
     """
 
-    def __init__(self, aws: Any, world: World, folder: Path, **settings: object) -> None:
+    def __init__(
+        self,
+        aws: Any,
+        world: World,
+        folder: Path,
+        *,
+        key_id: str = "test",
+        python: Path = Path(sys.executable),
+        **settings: object,
+    ) -> None:
+        self._python = python
         self.world = world
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -74,8 +85,7 @@ class Api:
         self._environment = {
             **os.environ,
             **aws.environment(),
-            # The only key id whose presigned URLs the local AWS takes.
-            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_ACCESS_KEY_ID": key_id,
             **pipeline_settings(world),
             **{f"PDF_OPS_{name}": str(value) for name, value in (given | settings).items()},
         }
@@ -84,7 +94,7 @@ class Api:
     def __enter__(self) -> Self:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pdf_ops.cli", "api", "--port", str(self.port)],
+                [self._python, "-m", "pdf_ops.cli", "api", "--port", str(self.port)],
                 env=self._environment,
                 stdout=log,
                 stderr=log,
