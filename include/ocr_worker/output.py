@@ -41,11 +41,12 @@ def load_parquet() -> None:
     """
     if "pyarrow" in sys.modules or "numpy" in sys.modules:
         return
-    sys.modules["numpy"] = None  # type: ignore[assignment] -- how Python marks what is not to be found
+    modules: dict[str, Any] = sys.modules
+    modules["numpy"] = None  # How Python marks what is not to be found.
     try:
         import pyarrow.parquet  # noqa: F401
     finally:
-        del sys.modules["numpy"]
+        del modules["numpy"]
 
 
 class TableWriter(Protocol[RowT_contra]):

@@ -35,9 +35,10 @@ MIN_ALPHANUMERIC = 0.4
 MIN_JUDGED = 100
 SAMPLE_CHARACTERS = 1_000
 
-_PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]")
-_REPLACED = re.compile("\ufffd")
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+# Compiled when they are needed: where there is a bad character.
+_PRIVATE = "[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]"
+_REPLACED = "\ufffd"
+_CONTROL = "[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffe\uffff]"
 _CID = re.compile(r"\(cid:\d+\)")
 # One set and no alternatives, which would take four times as long to look for.
 _BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd\ufffe\uffff\U000f0000-\U0010fffd]")
@@ -153,9 +154,9 @@ def _bad_characters(text: str, characters: int) -> tuple[float, MethodReason | N
     if _BAD.search(text) is None and "(cid:" not in text:
         return 0.0, None
     counts = {
-        MethodReason.PRIVATE_USE_GLYPHS: len(_PRIVATE.findall(text)),
-        MethodReason.REPLACEMENT_CHARACTERS: len(_REPLACED.findall(text)),
-        MethodReason.CONTROL_CHARACTERS: len(_CONTROL.findall(text)),
+        MethodReason.PRIVATE_USE_GLYPHS: len(re.findall(_PRIVATE, text)),
+        MethodReason.REPLACEMENT_CHARACTERS: text.count(_REPLACED),
+        MethodReason.CONTROL_CHARACTERS: len(re.findall(_CONTROL, text)),
         MethodReason.CID_RUNS: sum(len(run) for run in _CID.findall(text)),
     }
     ratio = min(1.0, sum(counts.values()) / characters)

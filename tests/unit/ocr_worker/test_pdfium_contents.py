@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 BLANK = b"q Q\n"
 FAKE = (
-    b"\r\n4 0 obj\r\n<</Contents 5 0 R /Type/Page>>\r\nendobj\r\n5 0 obj\r\n<</Length 0>>stream\r\n\r\nendstream"
+    b"\r\n4 0 obj\r\n<</Contents 5 0 R /Type/Page>>\r\nendobj\r\n"
+    b"5 0 obj\r\n<</Length 0>>stream\r\n\r\nendstream"
 )
 
 
