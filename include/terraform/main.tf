@@ -93,7 +93,11 @@ module "buckets" {
   tags             = local.tags
 
   expirations = {
-    output   = { "${local.output_prefix}by_document/" = var.page_file_days }
+    # Staged files are removed when they are published; these are of runs that never were.
+    output = {
+      "${local.output_prefix}by_document/" = var.page_file_days
+      "${local.output_prefix}staged/"      = var.page_file_days
+    }
     manifest = { "${local.manifest_prefix}runs/" = var.run_file_days }
   }
 }

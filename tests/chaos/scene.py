@@ -110,10 +110,12 @@ class Scene:
             time.sleep(0.2)
 
     def conclude(self, *, most_wasted: float, lines_removed: int = 0) -> Verdict:
-        """End the fleet, merge, reconcile, and judge."""
+        """End the fleet, merge, publish, reconcile, and judge."""
         self.fleet.stop()
         left = self.world.messages_left()
-        merged = self.control.merge()
+        self.control.plan_merge()
+        self.control.merge()
+        merged = self.control.publish()
         try:
             reconciliation = self.control.reconcile()
         except Exception as error:  # noqa: BLE001 -- it is a part of the verdict

@@ -262,14 +262,16 @@ class Storm:
         return list(zip(shares, found, strict=True))
 
     def _conclude(self, scene: Scene, refusals: Refusals) -> Verdict:
-        """Merge and report, each of which dies half way first."""
+        """Merge, publish and report, each of which dies half way first."""
         removed = self._lose_manifest_parts(scene.world, scene.control)
-        refusals.after("PUT", 1)
-        with self._is_to_fail("merge", *_client_errors()):
-            scene.control.merge()
-        refusals.never()
+        for step in (scene.control.plan_merge, scene.control.merge, scene.control.publish):
+            refusals.after("PUT", 1)
+            with self._is_to_fail(step.__name__, *_client_errors()):
+                step()
+            refusals.never()
+            step()
         verdict = scene.conclude(most_wasted=MOST_WASTED, lines_removed=removed)
-        self.timeline.note("merge retried, reconciled")
+        self.timeline.note("plan_merge, merge and publish retried, and all again; reconciled")
         refusals.after("PUT", 1)
         with self._is_to_fail("report", *_client_errors()):
             scene.control.report()
