@@ -126,7 +126,7 @@ class PageProcess:
                 self._send(encode_pages(batch))
                 batch, characters, flushed = [], 0, time.monotonic()
         if batch:
-            self._send(encode_pages(batch))
+            self._write(encode_pages(batch))  # The end of the slice goes along with it.
 
     def _pages(self, document: Document, request: SliceRequest) -> Iterator[PageAnswer]:
         for index in range(request.first, min(request.last, document.page_count)):
@@ -233,8 +233,11 @@ class PageProcess:
         return self._requests.read(size)
 
     def _send(self, content: bytes) -> None:
-        self._answers.write(HEADER.pack(len(content)) + content)
+        self._write(content)
         self._answers.flush()
+
+    def _write(self, content: bytes) -> None:
+        self._answers.write(HEADER.pack(len(content)) + content)
 
     def _mark(self, index: int) -> None:
         os.pwrite(self._mark_fd, MARK.pack(index), 0)
