@@ -67,7 +67,7 @@ class Triage:
                     "messages": group.messages,
                     "samples": group.samples,
                     "message": group.message,
-                    "what_to_do": _what_to_do(group.label),
+                    "what_to_do": what_to_do(group.label),
                 }
                 for group in self.groups
             ],
@@ -246,7 +246,8 @@ def _put_back(client: Any, queue_url: str, receipts: list[str]) -> None:
         )
 
 
-def _what_to_do(label: str) -> str:
+def what_to_do(label: str) -> str:
+    """What helps against an error, by its class and code."""
     try:
         return ErrorKind.parse(label).what_to_do
     except ValueError:
