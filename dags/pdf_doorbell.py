@@ -26,7 +26,7 @@ One run at a time: what comes meanwhile is read by the next one.
 
 EVENTS = setting("events_sqs_queue_url")
 
-# Not a queue whose messages others need: what is told here is deleted. The settings' check names that mistake.
+# Not a queue whose messages others need: what is told is deleted here. Checking the settings names that.
 if EVENTS and EVENTS not in (setting("sqs_queue_url"), setting("dlq_sqs_queue_url")):
     from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
     from airflow.sdk import Asset, AssetWatcher

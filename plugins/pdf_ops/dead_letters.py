@@ -194,6 +194,36 @@ class LetterReader:
         return len(gone)
 
 
+def count_letters(client: Any, queue_url: str) -> int:
+    """How many messages SQS says there are, also those that somebody is looking at."""
+    answer = client.get_queue_attributes(
+        QueueUrl=queue_url,
+        AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
+    )
+    return sum(int(count) for count in answer.get("Attributes", {}).values())
+
+
+def peek(client: Any, queue_url: str, *, calls: int = 10) -> list[Letter]:
+    """A sample of the messages, hidden from nobody, not even for a moment.
+
+    With no visibility timeout a received message is there at once for whoever comes next. It counts as
+    a receive, which means nothing in a queue that has no redrive policy of its own.
+    """
+    found: dict[str, Letter] = {}
+    for _ in range(calls):
+        received = client.receive_message(
+            QueueUrl=queue_url,
+            MaxNumberOfMessages=10,
+            WaitTimeSeconds=0,
+            VisibilityTimeout=0,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["SentTimestamp"],
+        ).get("Messages", [])
+        for message in received:
+            found[message["MessageId"]] = Letter.of(message)
+    return list(found.values())
+
+
 def triage(
     client: Any, queue_url: str, run_id: str, *, max_messages: int = MAX_MESSAGES, max_s: float = MAX_SECONDS
 ) -> Triage:
@@ -206,11 +236,7 @@ def triage(
         max_messages: Stop after so many.
         max_s: Stop after so many seconds.
     """
-    answer = client.get_queue_attributes(
-        QueueUrl=queue_url,
-        AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
-    )
-    found = Triage(in_queue=sum(int(count) for count in answer.get("Attributes", {}).values()))
+    found = Triage(in_queue=count_letters(client, queue_url))
     groups: dict[str, LetterGroup] = {}
     with LetterReader(client, queue_url, max_messages=max_messages, max_s=max_s) as reader:
         for batch in reader.batches():

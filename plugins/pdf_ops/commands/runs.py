@@ -253,8 +253,8 @@ def _show_failures(found: Failures) -> None:
     if not found.documents:
         write("No document failed.")
         return
-    rows = [(one.s3_key, one.error or "no class", one.message) for one in found.documents]
-    write(table(("document", "error", "message"), rows))
+    rows = [(one.s3_key, one.error or "no class", one.run_id) for one in found.documents]
+    write(table(("document", "error", "run"), rows))
     if not found.is_complete:
         write("… and more: raise --limit, or narrow it down with --class and --run.")
     write()
