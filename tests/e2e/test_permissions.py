@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.e2e.test_doorbell import LISTEN
+from tests.support.api import Api, upload
 from tests.support.permissions import Permission, load_permissions
-from tests.support.pipeline import Install, Pipeline, run_program
+from tests.support.pipeline import Install, Pipeline, run_program, try_program
 from tests.support.slack import SlackEndpoint
 
 from local_airflow.environment import airflow_environment
 from local_aws import LocalAws
-from local_aws.ecs_tasks import SUBNET
+from local_aws.ecs_tasks import SUBNET, WORKER_IMAGE
 from local_aws.recording import Call, Caller
 from local_aws.servers import ACCOUNT
 from pdf_ops.hooks.ecs import started_by_of
 from samples.documents import text_pdf
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("permissions")]
 
@@ -76,6 +82,58 @@ def serve_messages(world: Pipeline, text: bytes) -> None:
     world.work(MAX_RETRIES=2, OUTPUT_S3_PREFIX=world.layout.output_prefix)
 
 
+def redrive_and_watch(world: Pipeline) -> None:
+    """The DAGs that look after dead letters."""
+    for dag_id, conf in (
+        ("pdf_redrive", {"error_class": "CORRUPT", "dry_run": False, "failure_threshold": 1.0}),
+        ("pdf_dlq_watch", {}),
+        ("pdf_redrive", {"error_class": "CORRUPT"}),
+    ):
+        run = world.run(dag_id=dag_id, **conf)
+        assert run.exit_code == 0, run.output[-5_000:]
+    world.sqs.send_message(QueueUrl=world.dlq, MessageBody='{"s3_key": "unreported.pdf"}')
+    assert world.run(dag_id="pdf_dlq_watch").slack_messages
+
+
+def use_the_api(aws: LocalAws, world: Pipeline, text: bytes, folder: Path) -> None:
+    """Uploads, what becomes of them, lists, runs, readiness."""
+    with Api(aws, world, folder, access_key=Caller.CONTROL_PLANE) as api, api.client() as client:
+        small = upload(client, "small.pdf", text, **{"Idempotency-Key": "once"}).json()
+        upload(client, "large.pdf", text + b"%" * 9 * 2**20).raise_for_status()
+        world.work(OUTPUT_S3_PREFIX=world.layout.output_prefix)
+        for path in (
+            f"documents/{small['job_id']}",
+            f"documents/{small['job_id']}/text",
+            f"documents/{small['job_id']}/content",
+            "documents/list-document",
+            "runs",
+        ):
+            client.get(f"/v1/{path}").raise_for_status()
+        run_id = client.get("/v1/runs").json()["runs"][0]["run_id"]
+        client.get(f"/v1/runs/{run_id}").raise_for_status()
+        client.get("/ready").raise_for_status()
+        client.post("/v1/redrive", json={"error_class": "CORRUPT"}).raise_for_status()
+
+
+def use_the_command_line(aws: LocalAws, world: Pipeline, install: Install) -> None:
+    """An operator with the control plane's role."""
+    environment = airflow_environment(install.home(), aws.environment(), **world.settings)
+    for command in ("status", "failed", "report", "cost", "redrive --dry-run", "doctor"):
+        program = [install.bin / "python", "-m", "pdf_ops.cli", *command.split()]
+        code, output = try_program(program, environment)
+        assert code == 0 or command == "doctor", output
+
+
+def hear_of_documents(aws: LocalAws, install: Install) -> None:
+    """The trigger of the doorbell."""
+    queue = aws.client("sqs").get_queue_url(QueueName=aws.resources.queues["events"].name)["QueueUrl"]
+    aws.client("sqs").send_message(QueueUrl=queue, MessageBody='{"s3_key": "new.pdf"}')
+    settings = {"EVENTS_SQS_QUEUE_URL": queue}
+    environment = airflow_environment(install.home(), aws.environment(), **settings)
+    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "10", "live"], environment)
+    assert '"documents": 1' in told
+
+
 def stop_a_worker(aws: LocalAws, world: Pipeline, install: Install) -> None:
     """A person marks a run failed: its teardown stops what still runs."""
     world.define_worker(image="shell", command=("sleep 300",))
@@ -106,6 +164,7 @@ def names_of(aws: LocalAws, world: Pipeline) -> dict[str, str]:
         "manifest_prefix": world.layout.manifest_prefix,
         "queue_arn": prefix.format("sqs") + world.queue.rpartition("/")[2],
         "dead_letters_arn": prefix.format("sqs") + world.dlq.rpartition("/")[2],
+        "events_arn": prefix.format("sqs") + aws.resources.queues["events"].name,
         "state_table_arn": prefix.format("dynamodb") + f"table/{world.state_table}",
         "runs_table_arn": prefix.format("dynamodb") + f"table/{world.runs_table}",
         "log_group_arn": prefix.format("logs") + f"log-group:{group}",
@@ -126,6 +185,11 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
         Pipeline(aws, install, slack) as world,
     ):
         read_documents(world, text)
+        world.define_worker(image=WORKER_IMAGE, command=("run",), IDLE_S="1", MAX_WORKERS="1")
+        redrive_and_watch(world)
+        use_the_api(aws, world, text, folder)
+        use_the_command_line(aws, world, install)
+        hear_of_documents(aws, install)
         serve_messages(world, text)
         stop_a_worker(aws, world, install)
         calls = [call for call in sorted(aws.calls()) if call.caller != Caller.ADMINISTRATOR]

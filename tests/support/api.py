@@ -58,10 +58,13 @@ class Api:
     :param aws: The local AWS.
     :param world: Its tables, queues and buckets.
     :param folder: For its log.
+    :param access_key: By which AWS knows it; presigned URLs are taken of ``test`` alone.
     :param settings: Settings without their prefix, such as ``RATE_CAPACITY``.
     """
 
-    def __init__(self, aws: Any, world: World, folder: Path, **settings: object) -> None:
+    def __init__(
+        self, aws: Any, world: World, folder: Path, *, access_key: str = "test", **settings: object
+    ) -> None:
         self.world = world
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -74,8 +77,7 @@ class Api:
         self._environment = {
             **os.environ,
             **aws.environment(),
-            # The only key id whose presigned URLs the local AWS takes.
-            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_ACCESS_KEY_ID": access_key,
             **pipeline_settings(world),
             **{f"PDF_OPS_{name}": str(value) for name, value in (given | settings).items()},
         }
