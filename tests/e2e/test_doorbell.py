@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ import pytest
 from tests.support.pipeline import Install
 
 from local_airflow.environment import airflow_environment
-from local_airflow.up import Up, airflow_up
+from local_airflow.up import ENVIRONMENT_FILE, Up, airflow_up
 from local_airflow.uploads import tell_of_uploads
 from samples import documents as made
 
@@ -114,8 +116,9 @@ def test_a_listener_that_dies_after_telling_loses_no_event(listener: Listener):
 class Stack:
     """Airflow whose doorbell is on."""
 
-    def __init__(self, up: Up) -> None:
+    def __init__(self, up: Up, folder: Path) -> None:
         self.up = up
+        self.folder = folder
         self.sqs, self.s3 = up.aws.client("sqs"), up.aws.client("s3")
         self.bucket = up.environment["AIRFLOW__PDF_OPS__INPUT_S3_BUCKET"]
         self.events = up.environment["AIRFLOW__PDF_OPS__EVENTS_SQS_QUEUE_URL"]
@@ -138,6 +141,18 @@ class Stack:
             self.up.check()
             time.sleep(0.5)
 
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """``pdf-ops`` in a terminal beside it, which has been told what `local_airflow env` says."""
+        told = json.loads((self.folder / ENVIRONMENT_FILE).read_text())
+        return subprocess.run(
+            [sys.executable, "-m", "pdf_ops.cli", *arguments],
+            env=dict(os.environ) | told,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+
     def is_quiet(self) -> bool:
         """Whether all events are told and all runs have ended."""
         runs = [*self.runs("pdf_doorbell"), *self.runs("pdf_ocr")]
@@ -148,7 +163,7 @@ class Stack:
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("up")
     with airflow_up(folder, port=0, has_doorbell=True) as up:
-        yield Stack(up)
+        yield Stack(up, folder)
 
 
 def test_a_burst_of_documents_starts_few_runs_and_doubled_or_strange_events_none_that_reads_again(
@@ -189,3 +204,23 @@ def test_a_burst_of_documents_starts_few_runs_and_doubled_or_strange_events_none
     assert [run["state"] for run in stack.runs("pdf_doorbell")] == ["success"] * len(
         stack.runs("pdf_doorbell")
     )
+
+
+def test_the_command_line_redrives_through_airflow_and_finds_nothing_wrong(stack: Stack):
+    counted = stack.command("redrive", "--class", "CORRUPT", "--dry-run", "--json")
+    started = stack.command("redrive", "--class", "CORRUPT", "--yes", "--json")
+    examined = stack.command("doctor", "--json")
+
+    assert (counted.returncode, started.returncode) == (0, 0), counted.stderr + started.stderr
+    documents, run_id = json.loads(counted.stdout)["documents"], json.loads(started.stdout)["run_id"]
+    assert documents > 0
+    assert examined.returncode == 0, examined.stdout
+    assert {"DAG pdf_ocr", "DAG pdf_redrive", "queue of events"} <= {
+        finding["what"] for finding in json.loads(examined.stdout)["findings"] if finding["verdict"] == "ok"
+    }
+    stack.until(
+        lambda: {run["dag_run_id"]: run["state"] for run in stack.runs("pdf_redrive")}[run_id] in ENDED,
+        lambda: stack.runs("pdf_redrive"),
+    )
+    assert stack.report(run_id)["sent"] == documents
+    assert json.loads(stack.command("status", run_id, "--json").stdout)["is_finished"]
