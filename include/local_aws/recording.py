@@ -208,6 +208,8 @@ def _dynamodb_calls(operation: str, content: Mapping[str, Any], prefix: str) -> 
             for entry in content["TransactItems"]
             for kind, item in entry.items()
         ]
+    if "IndexName" in content:
+        return [(operation, f"{prefix}table/{content['TableName']}/index/{content['IndexName']}")]
     tables = list(content.get("RequestItems") or [content.get("TableName", "*")])
     index = f"/index/{content['IndexName']}" if "IndexName" in content else ""
     return [(operation, f"{prefix}table/{table}{index}") for table in tables]
@@ -230,6 +232,9 @@ def _ecs_calls(operation: str, content: Mapping[str, Any], prefix: str) -> Pairs
     if operation in ("DescribeTasks", "StopTask"):
         tasks = content.get("tasks") or [content.get("task")]
         return [(operation, f"{prefix}task/{cluster}/{str(task).rpartition('/')[2]}") for task in tasks]
+    if operation == "DescribeClusters":
+        clusters = content.get("clusters") or ["default"]
+        return [(operation, f"{prefix}cluster/{str(name).rpartition('/')[2]}") for name in clusters]
     if operation == "ListTasks":
         return [(operation, f"{prefix}container-instance/{cluster}/any")]
     return [(operation, "*")]

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.e2e.test_doorbell import LISTEN
 from tests.support.api import Api, upload
 from tests.support.permissions import Permission, give, load_permissions, names_of
-from tests.support.pipeline import Install, Pipeline, run_program
+from tests.support.pipeline import Install, Pipeline, run_program, try_program
 from tests.support.slack import SlackEndpoint
 
 from local_airflow.environment import airflow_environment
 from local_aws import LocalAws
-from local_aws.ecs_tasks import SUBNET
+from local_aws.ecs_tasks import SUBNET, WORKER_IMAGE
 from local_aws.recording import Call, Caller
 from pdf_ops.hooks.ecs import started_by_of
 from samples.documents import text_pdf
@@ -81,6 +82,38 @@ def serve_messages(world: Pipeline, text: bytes) -> None:
     world.work(MAX_RETRIES=2, OUTPUT_S3_PREFIX=world.layout.output_prefix)
 
 
+def redrive_and_watch(world: Pipeline) -> None:
+    """The DAGs that look after dead letters."""
+    for dag_id, conf in (
+        ("pdf_redrive", {"error_class": "CORRUPT", "dry_run": False, "failure_threshold": 1.0}),
+        ("pdf_dlq_watch", {}),
+        ("pdf_redrive", {"error_class": "CORRUPT"}),
+    ):
+        run = world.run(dag_id=dag_id, **conf)
+        assert run.exit_code == 0, run.output[-5_000:]
+    world.sqs.send_message(QueueUrl=world.dlq, MessageBody='{"s3_key": "unreported.pdf"}')
+    assert world.run(dag_id="pdf_dlq_watch").slack_messages
+
+
+def use_the_command_line(aws: LocalAws, world: Pipeline, install: Install) -> None:
+    """An operator with the control plane's role."""
+    environment = airflow_environment(install.home(), aws.environment(), **world.settings)
+    for command in ("status", "failed", "report", "cost", "redrive --dry-run", "doctor"):
+        program = [install.bin / "python", "-m", "pdf_ops.cli", *command.split()]
+        code, output = try_program(program, environment)
+        assert code == 0 or command == "doctor", output
+
+
+def hear_of_documents(aws: LocalAws, install: Install) -> None:
+    """The trigger of the doorbell."""
+    queue = aws.client("sqs").get_queue_url(QueueName=aws.resources.queues["events"].name)["QueueUrl"]
+    aws.client("sqs").send_message(QueueUrl=queue, MessageBody='{"s3_key": "new.pdf"}')
+    settings = {"EVENTS_SQS_QUEUE_URL": queue}
+    environment = airflow_environment(install.home(), aws.environment(), **settings)
+    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "10", "live"], environment)
+    assert '"documents": 1' in told
+
+
 def stop_a_worker(aws: LocalAws, world: Pipeline, install: Install) -> None:
     """A person marks a run failed: its teardown stops what still runs."""
     world.define_worker(image="shell", command=("sleep 300",))
@@ -136,9 +169,13 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
         permissions = load_permissions(names_of(aws, world))
         give(aws.client("iam"), permissions)
         read_documents(world, text)
+        world.define_worker(image=WORKER_IMAGE, command=("run",), IDLE_S="1", MAX_WORKERS="1")
+        redrive_and_watch(world)
+        serve_requests(aws, world, folder, text)
+        use_the_command_line(aws, world, install)
+        hear_of_documents(aws, install)
         serve_messages(world, text)
         stop_a_worker(aws, world, install)
-        serve_requests(aws, world, folder, text)
         calls = [call for call in sorted(aws.calls()) if call.caller != Caller.ADMINISTRATOR]
         return Proof(calls, permissions)
 

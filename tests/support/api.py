@@ -150,7 +150,12 @@ class AirflowDouble:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, answer = double._answer(self.path, body, self.headers.get("Authorization"))
+                self._send(*double._answer(self.path, body, self.headers.get("Authorization")))
+
+            def do_GET(self) -> None:
+                self._send(*double._show(self.path, self.headers.get("Authorization")))
+
+            def _send(self, status: int, answer: Any) -> None:
                 data = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
@@ -176,6 +181,13 @@ class AirflowDouble:
         if self.status == 200:
             self.runs.append({"path": path, **body})
         return self.status, {}
+
+    @staticmethod
+    def _show(path: str, authorization: str | None) -> tuple[int, Any]:
+        if authorization != "Bearer token":
+            return 401, {"detail": "no"}
+        is_known = path in ("/api/v2/dags/pdf_ocr", "/api/v2/dags/pdf_redrive")
+        return (200, {"is_paused": False}) if is_known else (404, {"detail": "no such DAG"})
 
     def __enter__(self) -> Self:
         Thread(target=self._server.serve_forever, daemon=True).start()

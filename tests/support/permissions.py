@@ -83,6 +83,7 @@ def names_of(aws: LocalAws, world: Pipeline) -> dict[str, str]:
         "manifest_prefix": world.layout.manifest_prefix,
         "queue_arn": prefix.format("sqs") + world.queue.rpartition("/")[2],
         "dead_letters_arn": prefix.format("sqs") + world.dlq.rpartition("/")[2],
+        "events_arn": prefix.format("sqs") + aws.resources.queues["events"].name,
         "state_table_arn": prefix.format("dynamodb") + f"table/{world.state_table}",
         "runs_table_arn": prefix.format("dynamodb") + f"table/{world.runs_table}",
         "log_group_arn": prefix.format("logs") + f"log-group:{group}",

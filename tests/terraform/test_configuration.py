@@ -161,6 +161,7 @@ def test_no_action_is_allowed_on_everything_that_could_be_on_something() -> None
     assert everywhere == {
         "cloudwatch:PutMetricData",
         "ecr:GetAuthorizationToken",
+        "ecs:DescribeTaskDefinition",
         "ecs:ListTasks",
         "logs:DescribeLogGroups",
         "s3:GetAccountPublicAccessBlock",
