@@ -103,6 +103,8 @@ def _describe(console: Console, up: Up) -> None:
     for line in (
         f"[green]Airflow is up:[/] {up.api.url}/dags/{DAG_ID}",
         f"  log in as [bold]{up.api.user}[/] with [bold]{up.api.password}[/]",
+        f"  documents       {up.api.url}/plugin/pdf_documents",
+        f"  a run           {up.api.url}/dags/{DAG_ID}/runs, open one, tab PDF run",
         f"  REST API        {up.api.url}/pdf-ops/docs",
         f"  local AWS       {up.aws.endpoint_url} (ECS {up.aws.ecs_endpoint_url})",
         f"  Airflow's log   {up.log}",

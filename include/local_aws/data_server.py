@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from local_aws import long_queues
+from local_aws import long_queues, presigned
 from local_aws.recording import Recorder, recording_app
 from local_aws.servers import BACKLOG, end_with_parent
 
@@ -34,6 +34,7 @@ def main() -> None:
     # What is in it is gone with it anyway: no need to wait for anyone.
     end_with_parent(options.parent, lambda: os._exit(1))
     long_queues.install()
+    presigned.install()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         recorder = Recorder(options.calls) if options.calls else None
         runner.run(_serve(options.socket, recorder))

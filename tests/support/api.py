@@ -74,8 +74,6 @@ class Api:
         self._environment = {
             **os.environ,
             **aws.environment(),
-            # The only key id whose presigned URLs the local AWS takes.
-            "AWS_ACCESS_KEY_ID": "test",
             **pipeline_settings(world),
             **{f"PDF_OPS_{name}": str(value) for name, value in (given | settings).items()},
         }

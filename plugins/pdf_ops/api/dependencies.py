@@ -31,7 +31,12 @@ def services_of(request: Request) -> Services:
     return services
 
 
-async def _take_token(request: Request, services: Services, client_id: str) -> None:
+async def take_token(request: Request, services: Services, client_id: str) -> None:
+    """Count a request against a client.
+
+    Raises:
+        ProblemError: 429.
+    """
     allowance = await services.limiter.take(client_id)
     request.state.rate_headers = allowance.headers()
     if allowance.is_limited:
@@ -67,10 +72,10 @@ def require(scope: Scope) -> Callable[..., Awaitable[Client]]:
             found = await services.access.authenticate(request, scope)
         except (ProblemError, HTTPException):
             # Guessing costs tokens, too.
-            await _take_token(request, services, f"address:{request.client.host if request.client else ''}")
+            await take_token(request, services, f"address:{request.client.host if request.client else ''}")
             raise
         request.state.client_id = found.id
-        await _take_token(request, services, found.id)
+        await take_token(request, services, found.id)
         return found
 
     return client

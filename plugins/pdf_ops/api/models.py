@@ -121,6 +121,24 @@ class Pages(BaseModel):
     pages: list[Page]
 
 
+class DocumentRun(BaseModel):
+    """What became of a document in one run."""
+
+    run_id: str = Field(examples=["scheduled__2026-01-02T02:00:00+00:00"])
+    status: str = Field(examples=["done"])
+    pages: int = Field(examples=[12])
+    finished_at: str = Field(examples=[_TIME])
+    worker_id: str
+    error: str | None = Field(default=None, examples=["TIMEOUT/document"])
+    done_by: str | None = Field(default=None, description="The run that had read it, if it was skipped.")
+
+
+class DocumentRuns(BaseModel):
+    """The runs that a document was in, the newest first."""
+
+    runs: list[DocumentRun]
+
+
 class Download(BaseModel):
     """Where a document can be fetched for a short while."""
 
