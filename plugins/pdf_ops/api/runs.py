@@ -22,12 +22,12 @@ from pdf_ops.cost import Prices, estimate
 from pdf_ops.operators.listing import get_object
 from pdf_ops.operators.report import console_url
 from pdf_ops.reporting.content import build
+from pdf_ops.reporting.sections import RUNNING
 from pdf_ops.run_items import RunItems
 from pdf_ops.run_statistics import SAMPLES
 
 MAX_SAMPLED = 1_600
 """Outcomes that a look at a run reads at most; a run with fewer is known exactly."""
-RUNNING = "running"
 _OUTCOMES = ("done", "partial", "failed", "skipped")
 
 
@@ -211,7 +211,9 @@ def _report_of_now(services: Services, look: Look, sample: Sequence[Outcome]) ->
         },
     )
     finished, sent = report["finished"], report["sent"]
-    if look.is_finished:
+    if sent == 0 and look.record is not None:
+        headline = "Nothing to read: no object is new or changed."
+    elif look.is_finished:
         headline = f"All {sent:,} documents have an outcome; what they gave is being put together."
     elif look.record is None:
         headline = f"{finished:,} documents have an outcome."

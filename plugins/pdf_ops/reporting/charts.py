@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _MAX_POINTS = 120
-_CHART_WIDTH, _CHART_HEIGHT = 1000, 200
+_CHART_WIDTH, _CHART_HEIGHT = 560, 180
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 10, 24
 
 
@@ -86,8 +86,9 @@ def draw_curve(points: Sequence[Mapping[str, Any]], name: str) -> str:
     )
     last = datetime.fromisoformat(points[-1]["minute"])
     days = "%d %b %H:%M" if begin.date() != last.date() else "%H:%M"
-    axis = f'<text x="{_LEFT}" y="{_CHART_HEIGHT - 6}">{begin.strftime(days)} UTC</text>'
+    middle = _LEFT + width / 2
     if len(values) > 1:
+        axis = f'<text x="{_LEFT}" y="{_CHART_HEIGHT - 6}">{begin.strftime(days)} UTC</text>'
         axis += (
             f'<text x="{_CHART_WIDTH - _RIGHT}" y="{_CHART_HEIGHT - 6}" text-anchor="end">'
             f"{last.strftime(days)} UTC</text>"
@@ -99,8 +100,12 @@ def draw_curve(points: Sequence[Mapping[str, Any]], name: str) -> str:
             f'<polyline class="curve" points="{line}"/>'
         )
     else:
+        axis = (
+            f'<text x="{middle:.0f}" y="{_CHART_HEIGHT - 6}" text-anchor="middle">'
+            f"{begin.strftime(days)} UTC</text>"
+        )
         shape = (
-            f'<rect class="fill-accent" x="{_LEFT + width / 2 - 20:.0f}" width="40" '
+            f'<rect class="fill-accent" x="{middle - 20:.0f}" width="40" '
             f'y="{y(values[0]):.1f}" height="{floor - y(values[0]):.1f}"/>'
         )
     peak = f"{name} a minute over {minutes} minutes, at most {_short(max(values))}"

@@ -12,6 +12,8 @@ def as_count(value: object) -> str:
 
 def as_money(value: float) -> str:
     """US dollars; small sums with four digits."""
+    if 0 < value < 0.0001:
+        return "< $0.0001"
     if value and value < 0.01:
         return f"${value:.4f}"
     return f"${value:,.2f}"

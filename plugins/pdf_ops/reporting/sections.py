@@ -17,6 +17,8 @@ from pdf_ops.reporting.tables import error_label, make_table, number_cell, prose
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+RUNNING = "running"
+"""The state of a report that is made while its run goes on."""
 _OUTCOMES = {
     "ok": ("good", "Every page was read."),
     "partial": ("warn", "Some pages have error rows."),
@@ -47,7 +49,8 @@ def show_tiles(report: Mapping[str, Any]) -> str:
     return (
         '<div class="tiles">'
         + "".join(
-            f'<div class="tile"><b>{value}</b><span>{escape(label)}</span></div>' for value, label in tiles
+            f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
+            for value, label in tiles
         )
         + "</div>"
     )
@@ -94,7 +97,9 @@ def show_outcomes(report: Mapping[str, Any]) -> str:
 def _reconciliation(report: Mapping[str, Any]) -> str:
     found = report["reconciliation"]
     if found is None:
-        return "<h3>Reconciliation</h3><p>It did not run.</p>"
+        is_early = report["state"] == RUNNING
+        why = "Done at the end, over all documents." if is_early else "It did not run."
+        return f"<h3>Reconciliation</h3><p>{why}</p>"
     tone, word = ("good", "holds") if found["is_reconciled"] else ("bad", "does not hold")
     equation = re.sub(r"[0-9]+", lambda digits: as_count(int(digits[0])), escape(found["equation"]))
     parts = [
@@ -180,9 +185,9 @@ def show_throughput(report: Mapping[str, Any]) -> str:
     if not points:
         return ""
     return (
-        "<section><h2>Throughput</h2>"
-        f"<h3>Documents a minute</h3>{draw_curve(points, 'documents')}"
-        f"<h3>Pages a minute</h3>{draw_curve(points, 'pages')}</section>"
+        '<section><h2>Throughput</h2><div class="charts">'
+        f"<div><h3>Documents a minute</h3>{draw_curve(points, 'documents')}</div>"
+        f"<div><h3>Pages a minute</h3>{draw_curve(points, 'pages')}</div></div></section>"
     )
 
 

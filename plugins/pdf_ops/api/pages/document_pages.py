@@ -46,7 +46,7 @@ async def show_documents(
     request: Request,
     services: ServicesDep,
     client: Reader,
-    filename: Text = "",
+    filename: Annotated[str, Query(max_length=200)] = "",
     status: Text = "",
     error_class: Text = "",
     date_from: Text = "",

@@ -14,11 +14,11 @@ from pdf_ops.api.pages.answering import PageRoute
 from pdf_ops.api.pages.rendering import PREFIX, render
 from pdf_ops.api.problems import ProblemError
 from pdf_ops.api.run_routes import list_runs
-from pdf_ops.api.runs import RUNNING, describe_details
+from pdf_ops.api.runs import describe_details
 from pdf_ops.reporting import sections
 from pdf_ops.reporting.page import STATES
 
-_STATES = {**STATES, RUNNING: ("active", "running")}
+_STATES = {**STATES, sections.RUNNING: ("active", "running")}
 _SECTIONS = {
     "failed-tasks": sections.show_failed_tasks,
     "throughput": sections.show_throughput,
