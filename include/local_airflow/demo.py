@@ -201,7 +201,8 @@ def _show(console: Console, place: Place, run_id: str, *, is_success: bool, log:
     )
     console.print(f"  {query}", highlight=False, soft_wrap=True)
     console.print(
-        "\n[dim]make demo again finds nothing new; make up shows Airflow; make demo-clean stops it all.[/]"
+        "\nThe same in a browser, live: [bold]make up[/], trigger [bold]pdf_ocr[/], and open its run's tab PDF run "
+        "and the page PDF documents.\n[dim]make demo again finds nothing new; make demo-clean stops it all.[/]"
     )
 
 
