@@ -177,6 +177,22 @@ def test_a_run_shows_its_progress_errors_and_what_to_do(browser: httpx.Client, r
     assert_harmless(page)
 
 
+def test_the_api_tells_of_a_run_what_its_page_shows(browser: httpx.Client, read: dict[str, str]):
+    found = browser.get(f"/v1/runs/{RUN.replace('+', '%2B')}/details").json()
+    report = browser.get(f"/v1/runs/{RUN.replace('+', '%2B')}/report")
+    runs = browser.get(f"/v1/documents/{read['bad']}/runs").json()["runs"]
+    [error] = found["errors"]
+
+    assert (found["state"], found["is_live"], found["sampled_documents"]) == ("running", True, None)
+    assert (error["error_class"], error["documents"], error["status"]) == ("CORRUPT", 1, "failed")
+    assert error["samples"][0].endswith("/in/bad.pdf")
+    assert error["what_to_do"]
+    assert sum(one["documents"] for one in found["throughput"]) == 2
+    assert sum(one["pages"] for one in found["fleet"]) == 3
+    assert report.status_code == 404
+    assert [(one["run_id"], one["status"], one["error"]) for one in runs] == [(RUN, "failed", error["label"])]
+
+
 def test_a_run_that_has_sent_nothing_yet_is_followed_all_the_same(browser: httpx.Client):
     answer = browser.get("/pages/runs/manual__2026-01-01T00:00:00%2B00:00?dag_id=pdf_ocr")
 
