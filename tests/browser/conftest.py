@@ -36,11 +36,11 @@ def airflow(up: Up, browser: Browser) -> Iterator[Airflow]:
 
 @pytest.fixture(scope="session")
 def finished_run(airflow: Airflow) -> str:
-    """A run that has read the samples: its id."""
-    run_id = "manual__2026-01-02T03:04:05+00:00"
-    if run_id not in {run["dag_run_id"] for run in airflow.runs()}:
-        body = {"dag_run_id": run_id, "logical_date": None, "conf": {}}
+    """The run that has read the samples, by its id: the first test's, or one that is started for others."""
+    if not airflow.runs():
+        body = {"dag_run_id": "manual__2026-01-02T03:04:05+00:00", "logical_date": None, "conf": {}}
         airflow.up.api.call("POST", "/dags/pdf_ocr/dagRuns", body)
+    run_id = str(airflow.runs()[0]["dag_run_id"])
     airflow.wait_for_run(run_id)
     return run_id
 

@@ -70,7 +70,7 @@ def test_a_run_that_is_triggered_from_airflows_form_is_followed_to_its_end(airfl
 
 def test_the_report_and_airflows_own_pages_are_reached_from_the_tab(airflow: Airflow, finished_run: str):
     frame = airflow.open_tab(finished_run)
-    frame.get_by_role("link", name="Open the report").click()
+    frame.get_by_role("link", name="Open the report", exact=True).click()
     expect(frame.get_by_role("heading", name="Where everything is")).to_be_visible()
 
     frame = airflow.open_tab(finished_run)
@@ -139,8 +139,11 @@ def test_a_document_that_nobody_could_read_says_why_and_what_to_do(airflow: Airf
 def test_everything_is_reached_with_the_keyboard(airflow: Airflow, finished_run: str):
     frame = airflow.open_documents()
     page = airflow.page
-    frame.locator("body").evaluate("() => window.focus()")
-    focused = "() => document.activeElement.textContent.trim() || document.activeElement.id"
+    page.locator("iframe").focus()
+    focused = """() => {
+        const one = document.activeElement;
+        return one === document.body ? "" : one.textContent.trim() + " " + one.id;
+    }"""
 
     def tab_to(name: str, *, most: int = 40) -> None:
         for _ in range(most):
@@ -264,7 +267,7 @@ def test_a_search_without_an_index_says_what_the_api_says(airflow: Airflow):
 
 
 def test_a_redrive_shows_the_count_first_and_then_starts_a_run(airflow: Airflow, finished_run: str):
-    frame = airflow.open_tab(airflow.runs()[0]["dag_run_id"])
+    frame = airflow.open_tab(finished_run)
     before = len(airflow.runs("pdf_redrive"))
     frame.get_by_role("button", name="Redrive failed documents").click()
     dialog = frame.get_by_role("dialog")
