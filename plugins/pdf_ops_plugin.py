@@ -43,21 +43,17 @@ class PdfOpsPlugin(AirflowPlugin):
         if _mounted_app() is None:
             return []
         # Relative, so that they are found also where Airflow itself is below a prefix.
-        static = f"{MOUNT}/pages/static"
-        icon = {"icon": f"{static}/icon.svg", "icon_dark_mode": f"{static}/icon-dark.svg"}
         return [
             {
                 "name": "PDF run",
                 "href": f"{MOUNT}/pages/runs/{{RUN_ID}}?dag_id={{DAG_ID}}",
                 "destination": "dag_run",
                 "url_route": "pdf_run",
-                **icon,
             },
             {
                 "name": "PDF documents",
                 "href": f"{MOUNT}/pages/documents",
                 "destination": "nav",
                 "url_route": "pdf_documents",
-                **icon,
             },
         ]
