@@ -51,11 +51,11 @@ demo-clean: $(READY) ## Stop the demo's local AWS and remove all that the demo m
 up: $(READY) vendor-if-possible ## Start Airflow with its UI against a local AWS (PORT=8080; Ctrl-C stops all of it)
 	@$(BIN)/python -m local_airflow up --port $(PORT)
 
-vendor: $(VENDORED) ## Fetch pdf.js for the pages, by version and hash (with npm, or one that is installed in .venv-node)
+vendor: $(VENDORED) ## Fetch what draws documents in the browser, by version and hash (npm, or one installed in .venv-node)
 
 # The pages work without: they then say that pictures of documents need pdf.js.
 vendor-if-possible: $(READY)
-	@$(MAKE) --no-print-directory vendor || echo 'pdf.js could not be fetched: the pages will show no pictures. `make vendor` tries again.'
+	@$(MAKE) --no-print-directory vendor || echo 'pdf.js could not be fetched (above is why): the pages will show no pictures. `make vendor` tries again.'
 
 browser-test: $(READY) $(VENDORED) ## Click through the pages in a real browser against a real Airflow (installs Chromium)
 	@scripts/setup.sh apt chromium:chromium

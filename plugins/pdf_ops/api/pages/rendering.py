@@ -23,8 +23,8 @@ PREFIX = "/pages"
 MOUNT = "/pdf-ops"
 """Where Airflow's api-server has the app."""
 STATIC = Path(__file__).parents[1] / "static"
-VENDORED_PDFJS = STATIC / "vendor" / "pdfjs" / "build" / "pdf.min.mjs"
-"""What `make vendor` fetches; without it there are no pictures of pages."""
+VENDORED = STATIC / "vendor" / "pdfjs" / "build" / "pdf.min.mjs"
+"""Of what `make vendor` fetches; without it there are no pictures of pages."""
 
 # WebAssembly decodes JPEG 2000 and JBIG2 in pdf.js, which draws in a worker that is a file of ours, too.
 _POLICY = (
@@ -70,7 +70,7 @@ def render(
             airflow=base.removesuffix(MOUNT) if base.endswith(MOUNT) else None,
             here=f"{base}{PREFIX}",
             static=f"{base}{PREFIX}/static",
-            has_pdfjs=VENDORED_PDFJS.exists(),
+            is_vendored=VENDORED.exists(),
             is_logged_in=services is not None and services.access.takes_keys,
             path=request.url.path.removeprefix(base),
             **values,
