@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from pdf_ops.api.dependencies import DocumentId, Reader, ServicesDep
 from pdf_ops.api.document_routes import Sort, get_document_runs, get_pages, list_documents
+from pdf_ops.api.ids import source_of
 from pdf_ops.api.models import Document, JobStatus, Pages, document_of
 from pdf_ops.api.pages.answering import PageRoute
 from pdf_ops.api.pages.rendering import PREFIX, render
@@ -125,6 +126,8 @@ async def show_document(
         rows=read.pages if read else [],
         kind=_BROWSER_SHOWS.get(media, "unknown"),
         history=history.runs,
+        # A redrive looks for keys, whatever their bucket.
+        key=source_of(state.s3_key, services.pipeline.input_s3_bucket).key,
     )
 
 

@@ -78,6 +78,6 @@ def _shown(run: RunDetails, report: dict[str, Any]) -> dict[str, Any]:
         "share": run.finished / run.documents if run.documents else None,
         "tiles": Markup(sections.show_tiles(report)),  # noqa: S704 -- sections escape what they are given
         "sections": {name: Markup(html) for name, html in drawn.items() if html},  # noqa: S704
-        "redrivable": sorted({error.error_class for error in run.errors if error.status != "skipped"}),
+        "is_redrivable": any(error.status == "failed" for error in run.errors),
         "run_date": report["run_date"],
     }

@@ -24,6 +24,14 @@ if (dialog) {
 
   const say = (...nodes) => count.replaceChildren(...nodes);
 
+  // The classes that there are letters of, to choose from.
+  function offer(labels) {
+    const select = form.elements.error_class;
+    if (!select || select.value) return;
+    const classes = [...new Set(labels.map((label) => label.split("/")[0]))].filter((one) => /^[A-Z]+$/.test(one));
+    select.replaceChildren(select.options[0], ...classes.sort().map((one) => new Option(one, one)));
+  }
+
   async function countThem() {
     const number = ++asked;
     go.disabled = true;
@@ -33,6 +41,7 @@ if (dialog) {
     try {
       const found = await ask("/v1/redrive", { method: "POST", body: { ...wanted(), is_dry_run: true } });
       if (number !== asked) return;
+      offer(Object.keys(found.by_error ?? {}));
       const kinds = document.createElement("ul");
       for (const [label, times] of Object.entries(found.by_error ?? {})) {
         const item = document.createElement("li");
