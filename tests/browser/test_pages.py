@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from playwright.sync_api import expect
+from tests.support.api import KEY, Api
+from tests.support.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, FrameLocator
     from tests.browser.place import Airflow
+
+    from local_airflow.up import Up
 
 pytestmark = pytest.mark.timeout(1_200)
 
@@ -266,6 +270,30 @@ def test_a_search_without_an_index_says_what_the_api_says(airflow: Airflow):
     frame = search(airflow, 503, {"status": 503, "title": "Service Unavailable", "detail": detail})
 
     expect(frame.locator("#search-problem")).to_have_text(detail)
+
+
+# --- without Airflow ------------------------------------------------------------------------------------
+
+
+def test_by_itself_people_log_in_with_a_key_and_out_again(up: Up, browser: Browser, tmp_path: Path):
+    context = browser.new_context()
+    page = context.new_page()
+    with World(up.aws) as world, Api(up.aws, world, tmp_path) as api:
+        page.goto(f"{api.url}/pages/runs")
+        page.get_by_label("API key").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert").last).to_contain_text("not known here")
+        page.get_by_label("API key").fill(KEY)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+        seen_by_scripts = page.evaluate("() => document.cookie")
+        [cookie] = context.cookies()
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_label("API key")).to_be_visible()
+    left = context.cookies()
+    context.close()
+
+    assert (seen_by_scripts, cookie["httpOnly"], cookie["sameSite"], left) == ("", True, "Strict", [])
 
 
 # --- redrive --------------------------------------------------------------------------------------------
