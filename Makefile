@@ -9,6 +9,8 @@ AWS_CLI_VENV := .venv-aws-cli
 AWS_CLI_READY := $(AWS_CLI_VENV)/.ready
 CHECKOV_VENV := .venv-checkov
 CHECKOV_READY := $(CHECKOV_VENV)/.ready
+NODE_VENV := .venv-node
+VENDORED := plugins/pdf_ops/api/static/vendor/.ready
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadfile
 CORPUS ?= ../shared/corpus
@@ -29,7 +31,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up test lint format chaos fuzz bench bench-pipeline bench-api local-aws image \
+.PHONY: help setup demo demo-clean up vendor vendor-if-possible browser-test screenshots test lint format chaos fuzz bench bench-pipeline bench-api local-aws image \
 	image-test compose-env compose-images compose-test mwaa mwaa-publish mwaa-test terraform-test release lock clean
 
 help: ## Show this list
@@ -46,8 +48,22 @@ demo: $(READY) ## Run the real DAG on sample documents and a local AWS, and show
 demo-clean: $(READY) ## Stop the demo's local AWS and remove all that the demo made
 	@$(BIN)/python -m local_airflow clean
 
-up: $(READY) ## Start Airflow with its UI against a local AWS (PORT=8080; DOORBELL=1 starts runs at uploads; Ctrl-C stops it)
+up: $(READY) vendor-if-possible ## Start Airflow with its UI against a local AWS (PORT=8080; DOORBELL=1 starts runs at uploads; Ctrl-C stops it)
 	@$(BIN)/python -m local_airflow up --port $(PORT) $(if $(DOORBELL),--doorbell)
+
+vendor: $(VENDORED) ## Fetch what draws documents in the browser, by version and hash (npm, or one installed in .venv-node)
+
+# The pages work without: they then say that pictures of documents need pdf.js.
+vendor-if-possible: $(READY)
+	@$(MAKE) --no-print-directory vendor || echo 'pdf.js could not be fetched (above is why): the pages will show no pictures. `make vendor` tries again.'
+
+browser-test: $(READY) $(VENDORED) ## Click through the pages in a real browser against a real Airflow (installs Chromium)
+	@scripts/setup.sh apt chromium:chromium
+	$(BIN)/pytest -s tests/browser $(BROWSER_TEST_ARGS)
+
+screenshots: $(READY) $(VENDORED) ## Take the pictures of docs/images in a real browser
+	@scripts/setup.sh apt chromium:chromium
+	$(BIN)/python -m tests.browser.screenshots
 
 test: lint ## Lint, check types, and run the tests (PYTEST_ARGS=... replaces pytest's arguments)
 	$(BIN)/pytest $(PYTEST_ARGS)
@@ -81,7 +97,7 @@ fuzz: $(READY) ## Try mutated messages, settings, answers and documents for a wh
 local-aws: $(READY) ## Start a local AWS: S3, SQS, DynamoDB, CloudWatch Logs, Secrets Manager, ECS (Ctrl-C stops it)
 	@$(BIN)/python -m local_aws up $(LOCAL_AWS_ARGS)
 
-mwaa: $(READY) ## Build what Amazon MWAA takes, in dist/mwaa (AIRFLOW=3.2.1; WHEELS=1 for one without a package index)
+mwaa: $(READY) $(VENDORED) ## Build what Amazon MWAA takes, in dist/mwaa (AIRFLOW=3.2.1; WHEELS=1 for one without a package index)
 	@$(BIN)/python -m mwaa build --airflow $(AIRFLOW) $(if $(WHEELS),--wheels)
 
 mwaa-publish: mwaa ## Bring it into the bucket of an environment (BUCKET=... ENVIRONMENT=... TFVARS=... REPLACE=1)
@@ -107,13 +123,13 @@ image-test: image $(READY) ## Build the worker's image, run it, and test it; wit
 compose-env: ## Write .env for docker-compose.yaml, with secrets of your own
 	@scripts/compose-env.sh
 
-compose-images: image ## Build both images of docker-compose.yaml
+compose-images: image vendor-if-possible ## Build both images of docker-compose.yaml
 	@scripts/engine.sh build --file include/local_airflow/Dockerfile --tag pdf-ops-local:$(VERSION) .
 
 compose-test: compose-images $(READY) ## Bring up what docker-compose.yaml describes, and run the DAG in it
 	@scripts/engine.sh alone $(BIN)/pytest -s tests/compose
 
-release: $(READY) ## Check, set the version, build the bundles, commit and tag (VERSION=1.2.3)
+release: $(READY) $(VENDORED) ## Check, set the version, build the bundles, commit and tag (VERSION=1.2.3)
 	@$(BIN)/python scripts/release.py '$(if $(filter command,$(origin VERSION)),$(VERSION))'
 
 lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to the newest allowed)
@@ -122,6 +138,7 @@ lock: ## Refresh locks/ from pyproject.toml (UPGRADE=1 also moves every pin to t
 clean: ## Remove all that make created, the environments included
 	@scripts/engine.sh clean
 	rm -rf .build .uv .venv .venv-* .pytest_cache .ruff_cache .mypy_cache .hypothesis dist
+	rm -rf plugins/pdf_ops/api/static/vendor
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): $(LOCK) pyproject.toml scripts/setup.sh
@@ -140,4 +157,9 @@ $(AWS_CLI_READY): locks/aws-cli.txt scripts/setup.sh
 
 $(CHECKOV_READY): locks/checkov.txt scripts/setup.sh
 	@scripts/setup.sh venv $(CHECKOV_VENV) locks/checkov.txt
+	@touch $@
+
+$(VENDORED): scripts/vendored.json scripts/vendor.py | $(READY)
+	@command -v npm >/dev/null || scripts/setup.sh venv $(NODE_VENV) locks/node.txt
+	@$(BIN)/python scripts/vendor.py
 	@touch $@

@@ -59,3 +59,4 @@ lock locks/worker.txt pyproject.toml --extra worker
 lock locks/bench.txt --group bench --constraint locks/worker.txt
 lock locks/aws-cli.txt --group aws-cli
 lock locks/checkov.txt --group checkov
+lock locks/node.txt --group node

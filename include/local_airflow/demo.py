@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 FOLDER = Path(".build/demo")
 SAMPLES_PREFIX = "samples/"
 DAG_ID = "pdf_ocr"
+PAGES = {
+    "a run": f"/dags/{DAG_ID}/runs (open one, tab PDF run)",
+    "documents": "/plugin/pdf_documents",
+}
+"""Where Airflow shows them."""
 
 _TASK = re.compile(r"\[DAG TEST\] (starting|end task) task_id=(\S+) map_index=(-?\d+)")
 _RUN_ID = re.compile(r"DagRun Finished: .*?run_id=([^,\s]+),.*?state=(\w+)")
@@ -202,9 +207,10 @@ def _show(console: Console, place: Place, run_id: str, *, is_success: bool, log:
         + "').to_table(columns=['source_uri', 'page', 'method', 'ocr_confidence']).to_pandas())\""
     )
     console.print(f"  {query}", highlight=False, soft_wrap=True)
-    console.print(
-        "\n[dim]make demo again finds nothing new; make up shows Airflow; make demo-clean stops it all.[/]"
-    )
+    console.print("\nThe same in Airflow's own pages, live: [bold]make up[/], and then")
+    for name, where in PAGES.items():
+        console.print(f"  {name:<15} http://localhost:8080{where}", highlight=False)
+    console.print("\n[dim]make demo again finds nothing new; make demo-clean stops it all.[/]")
 
 
 def _read(s3: Any, uri: Any) -> bytes:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local_airflow import sqlite
-from local_airflow.demo import DAG_ID, Place, load_samples
+from local_airflow.demo import DAG_ID, PAGES, Place, load_samples
 from local_airflow.environment import airflow_environment
 from local_airflow.rest import AirflowApi
 from local_airflow.standalone import GRACE_S
@@ -111,6 +111,7 @@ def _describe(console: Console, up: Up, *, has_doorbell: bool) -> None:
     for line in (
         f"[green]Airflow is up:[/] {up.api.url}/dags/{DAG_ID}",
         f"  log in as [bold]{up.api.user}[/] with [bold]{up.api.password}[/]",
+        *(f"  {name:<15} {up.api.url}{where}" for name, where in PAGES.items()),
         f"  REST API        {up.api.url}/pdf-ops/docs",
         f"  local AWS       {up.aws.endpoint_url} (ECS {up.aws.ecs_endpoint_url})",
         f"  Airflow's log   {up.log}",

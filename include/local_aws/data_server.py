@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from local_aws import enforcing, long_queues
+from local_aws import enforcing, long_queues, presigned
 from local_aws.recording import Recorder, recording_app
 from local_aws.servers import BACKLOG, end_with_parent
 
@@ -37,6 +37,8 @@ def main() -> None:
     long_queues.install()
     if options.enforce:
         enforcing.install()
+    else:
+        presigned.install()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         recorder = Recorder(options.calls) if options.calls else None
         runner.run(_serve(options.socket, recorder))

@@ -1,4 +1,4 @@
-"""Runs, from the runs table alone: which there are, and how one goes or went.
+"""Runs, from the runs table and their reports: which there are, and how one goes or went.
 
 The REST API and the command line show the same. Not for judging a run: its report and gate do.
 """
@@ -18,7 +18,10 @@ from pdf_ops.objects import ObjectStore
 from pdf_ops.run_items import RunItems
 
 if TYPE_CHECKING:
-    from pdf_ops.contract.layout import Layout
+    from collections.abc import Mapping
+
+    from pdf_ops.contract.layout import Layout, S3Uri
+    from pdf_ops.contract.runs import RunRecord
 
 OUTCOMES = ("done", "partial", "failed", "skipped")
 _LAST = "~"
@@ -110,8 +113,79 @@ def recent_runs(
     return entries, items[limit - 1][LISTING_RANGE_KEY]["S"] if len(items) > limit else None
 
 
-def describe_run(run_id: str, *, table: str, layout: Layout, dynamodb: Any, s3: Any) -> RunStatus | None:
-    """Put together what is known about a run; None if nothing is.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One look at a run.
+
+    Attributes:
+        run_id: The run.
+        now: When it was looked at.
+        record: What it sent.
+        counters: What each worker counted.
+        last_counted_at: When the last of them did, ISO 8601 in UTC.
+        report: Its report, if it is of this run's last state.
+        report_uri: Where that is.
+    """
+
+    run_id: str
+    now: datetime
+    record: RunRecord | None
+    counters: Mapping[str, Counters]
+    last_counted_at: str | None
+    report: dict[str, Any] | None
+    report_uri: S3Uri
+
+    @property
+    def total(self) -> Counters:
+        """All workers together."""
+        return sum(self.counters.values(), Counters())
+
+    @property
+    def sent(self) -> int | None:
+        """How many documents were sent."""
+        return self.record.documents if self.record else None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every document that was sent has an outcome."""
+        return self.sent is not None and self.total.documents >= self.sent
+
+    @property
+    def documents_per_s(self) -> float | None:
+        """From the record to the end or now."""
+        if self.record is None or not self.total.documents:
+            return None
+        ended_at = self.last_counted_at if self.is_finished else None
+        end = datetime.fromisoformat(ended_at) if ended_at else self.now
+        seconds = (end - datetime.fromisoformat(self.record.created_at)).total_seconds()
+        return round(self.total.documents / seconds, 3) if seconds > 0 else None
+
+    @property
+    def status(self) -> RunStatus:
+        """What there is to say of it in short."""
+        total, rate = self.total, self.documents_per_s
+        left = self.sent - total.documents if self.sent is not None else None
+        estimated = estimate(Prices(), total, [], pages=total.pages, now=self.now)
+        return RunStatus(
+            run_id=self.run_id,
+            documents=self.sent,
+            size_bytes=self.record.size_bytes if self.record else None,
+            created_at=self.record.created_at if self.record else None,
+            finished=total.documents,
+            is_finished=self.is_finished,
+            outcomes={name: getattr(total, name) for name in OUTCOMES},
+            pages=total.pages,
+            documents_per_s=rate,
+            eta_s=round(max(0, left) / rate, 1) if left is not None and rate else None,
+            retries=total.retries,
+            workers=len(self.counters),
+            cost=self.report["cost"] if self.report else estimated,
+            report_uri=str(self.report_uri) if self.report else None,
+        )
+
+
+def look_at(run_id: str, *, table: str, layout: Layout, dynamodb: Any, s3: Any) -> Look | None:
+    """Look at a run's items and report; None if there is nothing.
 
     Args:
         run_id: The run.
@@ -122,40 +196,30 @@ def describe_run(run_id: str, *, table: str, layout: Layout, dynamodb: Any, s3: 
     """
     items = RunItems(table=table, run_id=run_id, client=dynamodb)
     record, counted = items.record(), list(items.counted())
-    if record is None and not counted:
+    uri = layout.report_json(run_id)
+    written = ObjectStore(client=s3).read(uri)
+    if record is None and not counted and written is None:
         return None
-    total = sum((counters for _, counters, _ in counted), Counters())
-    sent = record.documents if record else None
-    is_finished = sent is not None and total.documents >= sent
-    now = datetime.now(UTC)
     last = max((moment for _, _, moment in counted if moment), default=None)
-    rate = _rate(record.created_at if record else None, last if is_finished else None, total, now)
-    report = layout.report_json(run_id)
-    written = ObjectStore(client=s3).read(report)
-    cost = json.loads(written).get("cost") if written else None
-    left = sent - total.documents if sent is not None else None
-    return RunStatus(
+    report: dict[str, Any] | None = json.loads(written) if written else None
+    if (
+        report is not None
+        and last
+        and parse_moment(report["generated_at"]) < parse_moment(last).replace(microsecond=0)
+    ):
+        report = None  # Of an earlier attempt: the run's tasks were cleared, and it counts again.
+    return Look(
         run_id=run_id,
-        documents=sent,
-        size_bytes=record.size_bytes if record else None,
-        created_at=record.created_at if record else None,
-        finished=total.documents,
-        is_finished=is_finished,
-        outcomes={name: getattr(total, name) for name in OUTCOMES},
-        pages=total.pages,
-        documents_per_s=rate,
-        eta_s=round(max(0, left) / rate, 1) if left is not None and rate else None,
-        retries=total.retries,
-        workers=len(counted),
-        cost=cost or estimate(Prices(), total, [], pages=total.pages, now=now),
-        report_uri=str(report) if written else None,
+        now=datetime.now(UTC),
+        record=record,
+        counters={name: counters for name, counters, _ in counted},
+        last_counted_at=last,
+        report=report,
+        report_uri=uri,
     )
 
 
-def _rate(created_at: str | None, ended_at: str | None, total: Counters, now: datetime) -> float | None:
-    """Documents a second, from the record to the end or now."""
-    if created_at is None or not total.documents:
-        return None
-    end = datetime.fromisoformat(ended_at) if ended_at else now
-    seconds = (end - datetime.fromisoformat(created_at)).total_seconds()
-    return round(total.documents / seconds, 3) if seconds > 0 else None
+def parse_moment(text: str) -> datetime:
+    """A point in time as tables and reports have it."""
+    moment = datetime.fromisoformat(text)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

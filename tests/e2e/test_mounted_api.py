@@ -80,11 +80,22 @@ def test_an_upload_is_read_at_once_and_its_run_publishes_it(up: Up, tmp_path: Pa
             assert time.monotonic() < deadline
             time.sleep(1)
         described = http.get(f"/pdf-ops/v1/runs/{taken['run_id']}").json()
+        details = http.get(f"/pdf-ops/v1/runs/{taken['run_id']}/details").json()
+        report = http.get(f"/pdf-ops/v1/runs/{taken['run_id']}/report")
+        history = http.get(f"/pdf-ops/v1/documents/{taken['job_id']}/runs").json()["runs"]
 
     assert text.count("\f") == 1
     assert state == "success"
     # The API's message and the run's own are one document.
     assert described["outcomes"] == {"done": 1, "partial": 0, "failed": 0, "skipped": 0}
+    assert (details["state"], details["is_live"], details["errors"]) == ("complete", False, [])
+    assert sum(one["pages"] for one in details["throughput"]) == 2
+    assert details["stages"]["total_ms"]["count"] == 2
+    assert [one["pages"] for one in details["fleet"]] == [2]
+    assert len(details["containers"]) == 1
+    assert report.headers["content-type"].startswith("text/html")
+    assert "sandbox" in report.headers["content-security-policy"]
+    assert [(one["run_id"], one["status"], one["pages"]) for one in history] == [(taken["run_id"], "done", 2)]
     root = Place(up.aws.environment()).layout.pages_dataset()
     listed = up.aws.client("s3").list_objects_v2(Bucket=root.bucket, Prefix=root.key)["Contents"]
     assert len(listed) == 1
@@ -124,6 +135,28 @@ def test_a_redrive_that_asks_first_waits_for_a_person_and_ends_when_they_refuse(
     assert subject == "Send 0 documents round again?"
     assert before["enqueue"] is None
     assert state == "failed"
+
+
+def test_pages_are_shown_to_whoever_may_read_the_dag(up: Up):
+    shown = {}
+    for user in (None, "nobody", "looker"):
+        with client(up, user) as http:
+            answer = http.get("/pdf-ops/pages/documents")
+            shown[user] = answer.status_code
+            assert answer.headers["content-type"].startswith("text/html")
+
+    assert shown == {None: 401, "nobody": 403, "looker": 200}
+
+
+def test_airflows_cookie_alone_starts_nothing(up: Up):
+    with client(up, "admin") as http:
+        token = str(http.headers.pop("Authorization")).partition(" ")[2]
+        http.cookies.set("_token", token)
+        looked = http.get("/pdf-ops/pages/runs").status_code
+        alone = http.post("/pdf-ops/v1/redrive", json={})
+        ours = http.post("/pdf-ops/v1/redrive", json={}, headers={"X-PDF-Ops-Page": "1"})
+
+    assert (looked, alone.status_code, ours.status_code) == (200, 403, 200)
 
 
 def test_the_documentation_is_served_below_the_prefix(up: Up):

@@ -132,7 +132,7 @@ def stop_a_worker(aws: LocalAws, world: Pipeline, install: Install) -> None:
 def serve_requests(aws: LocalAws, world: Pipeline, folder: Path, text: bytes) -> None:
     """The REST API with Airflow's role, as the api-server has it: each kind of request that it takes."""
     with (
-        Api(aws, world, folder, key_id=Caller.CONTROL_PLANE.value, MAX_UPLOAD_MB=17) as api,
+        Api(aws, world, folder, MAX_UPLOAD_MB=17) as api,
         api.client() as client,
     ):
         job = upload(client, "a.pdf", text + b"% by the API", **{"Idempotency-Key": "1"}).json()["job_id"]

@@ -21,6 +21,8 @@ from pdf_ops.api.problems import ProblemError
 
 KEY_BYTES = 32
 KEY_PREFIX = "pdfops_"
+KEY_COOKIE = "pdf_ops_key"
+"""Holds the key of somebody who has logged in to the pages; no script can read it."""
 _SECRET_TTL_S = 300.0
 _ENTRY = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64}):(?P<scopes>[a-z+]+):(?P<digest>[0-9a-f]{64})", re.ASCII)
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
@@ -52,7 +54,13 @@ class Client:
 
 
 class Access(Protocol):
-    """Decides who may."""
+    """Decides who may.
+
+    Attributes:
+        takes_keys: Whether people log in to the pages with an API key.
+    """
+
+    takes_keys: bool
 
     async def authenticate(self, request: Request, scope: Scope) -> Client:
         """Say who asks, if they may.
@@ -123,6 +131,8 @@ class KeyAccess:
     :param ttl_s: How long they are believed.
     """
 
+    takes_keys = True
+
     def __init__(self, read_text: Callable[[], str], *, ttl_s: float = _SECRET_TTL_S) -> None:
         self._read_text = read_text
         self._ttl_s = ttl_s
@@ -144,7 +154,9 @@ class KeyAccess:
         if time.monotonic() - self._read_at > self._ttl_s:
             await run_in_threadpool(self.load)
         kind, _, key = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not key:
+        if kind.lower() != "bearer":
+            key = request.cookies.get(KEY_COOKIE, "")
+        if not key:
             raise ProblemError(401, "Send an API key: Authorization: Bearer KEY.", headers=_CHALLENGE)
         # Looked up by its hash: how long that takes says nothing about a key.
         found = self._keys.get(hash_key(key.strip()))
@@ -157,6 +169,8 @@ class KeyAccess:
 
 class OpenAccess:
     """Everybody may everything: for one's own machine only."""
+
+    takes_keys = False
 
     async def authenticate(self, request: Request, scope: Scope) -> Client:
         """See ``Access``."""

@@ -26,6 +26,8 @@ _FORWARDED = ("authorization", "cookie")
 class AirflowAccess:
     """Airflow's auth manager, whichever it is."""
 
+    takes_keys = False
+
     async def authenticate(self, request: Request, scope: Scope) -> Client:
         """See ``pdf_ops.api.access.Access``; Airflow raises its own 401 and 403."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")

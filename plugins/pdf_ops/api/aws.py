@@ -20,6 +20,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS = 48
+TIMEOUT_S = 5.0
+"""A person waits: who does not answer by then is asked twice more, and not for minutes."""
 
 
 class Aws:
@@ -44,6 +46,7 @@ class Aws:
                     aws_conn_id=self._aws_conn_id,
                     region_name=self._region_name,
                     connections=THREADS,
+                    timeout_s=TIMEOUT_S,
                 )
             return self._clients[service]
 
@@ -52,5 +55,7 @@ class Aws:
         return anyio.CapacityLimiter(THREADS)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run something that waits for AWS in a thread."""
-        return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=self._limiter)
+        """Run something that waits for AWS in a thread; whoever gives up waiting leaves it to itself."""
+        return await to_thread.run_sync(
+            functools.partial(function, *args, **kwargs), limiter=self._limiter, abandon_on_cancel=True
+        )

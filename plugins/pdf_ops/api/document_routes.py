@@ -16,12 +16,14 @@ from starlette.concurrency import iterate_in_threadpool
 from pdf_ops.api import listing
 from pdf_ops.api.dependencies import DocumentId, Reader, ServicesDep, Uploader
 from pdf_ops.api.forms import FIELD, FormFile
+from pdf_ops.api.history import find_runs
 from pdf_ops.api.ids import Cursor, encode, source_of
 from pdf_ops.api.models import (
     JOB_STATUS,
     STATE_STATUS,
     Document,
     DocumentPage,
+    DocumentRuns,
     Download,
     JobStatus,
     Pages,
@@ -228,6 +230,13 @@ async def get_text(document_id: DocumentId, services: ServicesDep, client: Reade
             yield chunk
 
     return StreamingResponse(stream(), media_type="text/plain; charset=utf-8")
+
+
+@router.get("/{document_id}/runs", summary="The runs that a document was in", responses=responses(404))
+async def get_document_runs(document_id: DocumentId, services: ServicesDep, client: Reader) -> DocumentRuns:
+    """As far as the newest 100 runs of the last 90 days know."""
+    state = await services.documents.get(document_id)
+    return DocumentRuns(runs=await find_runs(services, state.s3_key, last_run_id=state.run_id))
 
 
 @router.get("/{document_id}/download", summary="A URL to fetch a document from", responses=responses(404))

@@ -121,6 +121,24 @@ class Pages(BaseModel):
     pages: list[Page]
 
 
+class DocumentRun(BaseModel):
+    """What became of a document in one run."""
+
+    run_id: str = Field(examples=["scheduled__2026-01-02T02:00:00+00:00"])
+    status: str = Field(examples=["done"])
+    pages: int = Field(examples=[12])
+    finished_at: str = Field(examples=[_TIME])
+    worker_id: str
+    error: str | None = Field(default=None, examples=["TIMEOUT/document"])
+    done_by: str | None = Field(default=None, description="The run that had read it, if it was skipped.")
+
+
+class DocumentRuns(BaseModel):
+    """The runs that a document was in, the newest first."""
+
+    runs: list[DocumentRun]
+
+
 class Download(BaseModel):
     """Where a document can be fetched for a short while."""
 
@@ -157,6 +175,84 @@ class Run(RunEntry):
     workers: int = Field(examples=[4])
     cost: dict[str, Any] = Field(description="As in the run's report; an estimate while it runs.")
     report_uri: str | None = Field(default=None, description="The run's report, once it is written.")
+
+
+class ErrorCount(BaseModel):
+    """How often documents ended in one error, and what to do."""
+
+    label: str = Field(examples=["ENCRYPTED/password_required"])
+    error_class: str = Field(examples=["ENCRYPTED"])
+    error_code: str = Field(examples=["password_required"])
+    status: str = Field(examples=["failed"], description="What became of the documents.")
+    documents: int = Field(examples=[42])
+    meaning: str = Field(examples=["The document opens only with a password."])
+    what_to_do: str = Field(examples=["Decrypt it with qpdf and upload the result."])
+    samples: list[str] = Field(examples=[["s3://in/uploads/a.pdf"]], description="Some of them.")
+
+
+class PageErrorCount(BaseModel):
+    """How often pages have one error, and what to do."""
+
+    label: str = Field(examples=["TIMEOUT/page"])
+    pages: int = Field(examples=[7])
+    meaning: str
+    what_to_do: str
+
+
+class MinuteCount(BaseModel):
+    """What was done in one minute."""
+
+    minute: str = Field(examples=["2026-01-02T12:00+00:00"])
+    documents: int = Field(examples=[840])
+    pages: int = Field(examples=[6_900])
+
+
+class StageTiming(BaseModel):
+    """How long one stage took a page, where a page needed it."""
+
+    count: int = Field(examples=[98_000])
+    p50_ms: float = Field(examples=[0.4])
+    p95_ms: float = Field(examples=[260.0])
+    total_ms: int = Field(examples=[2_900_000])
+
+
+class WorkerCount(BaseModel):
+    """What one worker did in a run."""
+
+    worker_id: str
+    done: int
+    partial: int
+    failed: int
+    skipped: int
+    pages: int
+    cpu_ms: int
+    retries: int
+    wasted_ms: int
+
+
+class RunDetails(Run):
+    """All that is known about a run."""
+
+    state: str = Field(examples=["running"], description="`running`, or as in the report.")
+    headline: str = Field(examples=["12,000 of 20,000 documents have an outcome."])
+    is_live: bool = Field(description="False once the report is written: then nothing changes any more.")
+    sampled_documents: int | None = Field(
+        default=None,
+        description="Errors and throughput are estimated from so many outcomes; null if from all of them.",
+    )
+    failed_ratio: float
+    failed_tasks: list[str]
+    errors: list[ErrorCount]
+    page_errors: list[PageErrorCount] = Field(description="Once the report is written.")
+    throughput: list[MinuteCount]
+    stages: dict[str, StageTiming] = Field(description="Once the report is written.")
+    slowest: list[dict[str, Any]] = Field(description="Once the report is written.")
+    page_methods: dict[str, int] = Field(examples=[{"text_layer": 90_000, "ocr": 8_000}])
+    reconciliation: dict[str, Any] | None = None
+    fleet: list[WorkerCount]
+    containers: list[dict[str, Any]] = Field(description="The fleet as ECS knows it, from the report.")
+    report_console_url: str | None = Field(default=None, description="The report in the AWS console.")
+    log_group: str | None = Field(default=None, description="Where the workers' logs are.")
 
 
 class RedriveRequest(BaseModel):

@@ -16,6 +16,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from pdf_ops.hooks.clients import error_code, is_throttled
+
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
 
@@ -75,6 +77,41 @@ def answer(
     return JSONResponse(body, status, dict(headers or {}), MEDIA_TYPE)
 
 
+def explain_aws(error: Exception) -> str:
+    """What is wrong with AWS, and what to do: without names of resources, which the log has."""
+    name, code = type(error).__name__, error_code(error)
+    operation = getattr(error, "operation_name", "")
+    if not code:
+        if "Credential" in name or "Token" in name:
+            return (
+                f"AWS does not know who asks: there are no usable credentials ({name}). Give the web server "
+                "a role, or the Airflow connection of the setting aws_conn_id."
+            )
+        return (
+            f"AWS cannot be reached ({name}). Check the web server's way to it: network, VPC endpoints, "
+            "AWS_ENDPOINT_URL and the region."
+        )
+    if is_throttled(error):
+        return f"AWS is busy: {operation} was throttled ({code}). Try again in a minute."
+    if "AccessDenied" in code or code in ("403", "AuthFailure"):
+        return (
+            f"AWS does not allow {operation} ({code}). Give the web server's role the policy of the "
+            "control plane, as docs/deploy-airflow.md describes."
+        )
+    if (
+        "Token" in code
+        or "Signature" in code
+        or code in ("InvalidAccessKeyId", "UnrecognizedClientException")
+    ):
+        return f"AWS does not take the web server's credentials ({code}). Renew or correct them."
+    if "NotFound" in code or code.startswith("NoSuch") or code == "404":
+        return (
+            f"AWS has nothing under a name of the settings: {operation} says {code}. Check the names of "
+            "tables, buckets and queues, and the region."
+        )
+    return f"AWS did not answer as it should: {operation} says {code}."
+
+
 def handle_problems(app: FastAPI) -> None:
     """Have every error of an app answered as a problem."""
     from botocore.exceptions import BotoCoreError, ClientError
@@ -99,13 +136,8 @@ def handle_problems(app: FastAPI) -> None:
     async def out_of_reach(request: Request, error: Exception) -> JSONResponse:
         request_id = request.scope.get("state", {}).get("request_id", "")
         _log.warning("request %s: AWS refused a call: %s", request_id, error)
-        return answer(
-            request,
-            503,
-            f"AWS did not answer as it should ({type(error).__name__}). The log has the reason, under this "
-            "request's id.",
-            {"Retry-After": "5"},
-        )
+        detail = f"{explain_aws(error)} The log has the reason, under this request's id."
+        return answer(request, 503, detail, {"Retry-After": "5"})
 
     app.add_exception_handler(ClientError, out_of_reach)
     app.add_exception_handler(BotoCoreError, out_of_reach)

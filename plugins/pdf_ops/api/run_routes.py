@@ -1,4 +1,4 @@
-"""Runs: how they go and went. From the runs table alone, so that they show without Airflow, too."""
+"""Runs: how they go and went. From the runs table and reports, so that they show without Airflow, too."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from fastapi.responses import HTMLResponse
 
 from pdf_ops.api.dependencies import Reader, ServicesDep
 from pdf_ops.api.ids import Cursor
-from pdf_ops.api.models import Run, RunEntry, RunPage
-from pdf_ops.api.problems import ProblemError, responses
-from pdf_ops.api.services import Services
-from pdf_ops.run_status import RunStatus, describe_run, recent_runs
+from pdf_ops.api.models import Run, RunDetails, RunEntry, RunPage
+from pdf_ops.api.problems import responses
+from pdf_ops.api.runs import describe_details, describe_run, read_report
+from pdf_ops.run_status import recent_runs
 
+REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
 _SORT = "runs"
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -33,26 +35,30 @@ async def list_runs(
     return RunPage(runs=runs, next_cursor=str(Cursor(after, _SORT)) if after else None)
 
 
+RunId = Annotated[str, Path(min_length=1, max_length=250, examples=["scheduled__2026-01-02T02:00:00+00:00"])]
+
+
 @router.get("/{run_id}", summary="How a run goes, or went", responses=responses(404))
-async def get_run(
-    services: ServicesDep,
-    client: Reader,
-    run_id: Annotated[
-        str, Path(min_length=1, max_length=250, examples=["scheduled__2026-01-02T02:00:00+00:00"])
-    ],
-) -> Run:
+async def get_run(services: ServicesDep, client: Reader, run_id: RunId) -> Run:
     """Progress, outcomes, rate, time left and cost."""
-    status = await services.aws.run(_describe, services, run_id)
-    if status is None:
-        raise ProblemError(404, "There is no such run, or it is older than 90 days.")
-    return Run.model_validate(asdict(status))
+    return await services.aws.run(describe_run, services, run_id)
 
 
-def _describe(services: Services, run_id: str) -> RunStatus | None:
-    return describe_run(
-        run_id,
-        table=services.pipeline.dynamo_runs_table_name,
-        layout=services.pipeline.layout,
-        dynamodb=services.aws.client("dynamodb"),
-        s3=services.aws.client("s3"),
-    )
+@router.get("/{run_id}/details", summary="All that is known about a run", responses=responses(404))
+async def get_run_details(services: ServicesDep, client: Reader, run_id: RunId) -> RunDetails:
+    """Errors with samples and what to do, throughput, stages and fleet: live, then from the report."""
+    details, _ = await services.aws.run(describe_details, services, run_id)
+    return details
+
+
+@router.get(
+    "/{run_id}/report",
+    summary="A run's report as a page",
+    response_class=HTMLResponse,
+    responses=responses(404),
+)
+async def get_report(services: ServicesDep, client: Reader, run_id: RunId) -> HTMLResponse:
+    """As the run wrote it: without scripts, and without anything from elsewhere."""
+    page = await services.aws.run(read_report, services, run_id)
+    # Whoever may write to the bucket must not get to run scripts in Airflow's name.
+    return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})

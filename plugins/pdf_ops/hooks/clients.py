@@ -48,6 +48,7 @@ def aws_client(
     aws_conn_id: str | None = "aws_default",
     region_name: str | None = None,
     connections: int = 10,
+    timeout_s: float | None = None,
 ) -> Any:
     """A client that may be used from many threads.
 
@@ -56,6 +57,8 @@ def aws_client(
         aws_conn_id: The Airflow connection.
         region_name: The region, if not the connection's own.
         connections: How many calls go out at once.
+        timeout_s: For people who wait: how long AWS may take to connect, or to go on, and few tries. AWS's
+            own minute and many tries when None.
     """
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
     from botocore.config import Config
@@ -66,7 +69,8 @@ def aws_client(
         client_type=service,
         config=Config(
             max_pool_connections=max(10, connections),
-            retries={"mode": "standard", "max_attempts": 6},
+            retries={"mode": "standard", "max_attempts": 3 if timeout_s else 6},
+            **({"connect_timeout": timeout_s, "read_timeout": 4 * timeout_s} if timeout_s else {}),
             # For presigned URLs: botocore's default is an older one, which most regions refuse.
             signature_version="s3v4" if service == "s3" else None,
         ),

@@ -123,7 +123,7 @@ def test_the_report_says_what_happened_and_what_to_do(run):
     assert document["fleet"]["workers"][0]["worker_id"] == "worker-1"
     for text in ("Reconciliation", "Waste: retries and duplicates", "Throughput", "good.pdf", "Text layer"):
         assert text in html
-    assert "prefers-color-scheme: dark" in html
+    assert "light-dark(" in html
     assert result["report_html_uri"] == str(run.layout.report_html(run.run_id))
 
 

@@ -40,3 +40,19 @@ def test_airflow_starts_without_the_api_when_a_library_is_missing(
 
     assert plugin.fastapi_apps == []
     assert "requirements.txt" in caplog.text
+
+
+def test_airflow_shows_the_pages_on_a_run_and_in_its_navigation(plugin: Any):
+    views = {view["name"]: view for view in plugin.external_views}
+
+    assert views["PDF run"]["destination"] == "dag_run"
+    assert views["PDF documents"]["destination"] == "nav"
+    assert "{RUN_ID}" in views["PDF run"]["href"]
+    # Relative: Airflow may be below a prefix itself.
+    assert all(not view["href"].startswith(("/", "http")) for view in views.values())
+
+
+def test_without_the_api_there_is_nothing_to_show(plugin: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "throttled.asyncio", None)
+
+    assert plugin.external_views == []

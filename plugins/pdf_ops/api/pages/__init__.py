@@ -1,0 +1,1 @@
+"""The pages: what people see of runs and documents, inside Airflow and by itself."""

@@ -1,0 +1,1 @@
+"""The pages in a real browser: `make browser-test`, and the pictures of them: `make screenshots`."""
