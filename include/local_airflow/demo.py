@@ -41,6 +41,7 @@ _EXPLAINED = {
     "stop_fleet": "no worker left behind",
     "merge": "one dataset from all workers",
     "reconcile": "proving that no document is missing",
+    "index": "making the pages searchable",
     "report": "writing the report",
     "gate": "did the run succeed?",
 }

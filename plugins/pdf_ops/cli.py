@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from pdf_ops.commands import search
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--scopes", default="read", help="read, upload, redrive, with commas (default %(default)s)"
     )
     key.set_defaults(run=_make_key)
+
+    search.add_commands(commands)
 
     options = parser.parse_args(arguments)
     exit_code: int = options.run(options)

@@ -149,7 +149,8 @@ def test_the_tasks_are_wired_as_the_design_says(parsed):
         "stop_fleet": ["plan_fleet", "wait"],
         "merge": ["stop_fleet", "wait"],
         "reconcile": ["list", "merge"],
-        "report": ["fleet", "list", "reconcile"],
+        "index": ["merge"],
+        "report": ["fleet", "index", "list", "reconcile"],
         "gate": ["report"],
     }
 

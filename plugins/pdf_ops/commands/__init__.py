@@ -1,0 +1,1 @@
+"""Commands of ``pdf-ops``, a module each."""
