@@ -48,7 +48,7 @@ def run_search(options: argparse.Namespace) -> int:
     if not 1 <= options.limit <= 1_000:
         return _refuse("search", f"--limit is {options.limit}; accepted: 1 to 1000")
     try:
-        query = parse(_joined(options.words))
+        query = parse(" ".join(options.words))
         index, bucket = _index_of(options)
         found = index.search(query, limit=options.limit)
     except (QueryError, NoIndexError) as error:
@@ -80,13 +80,6 @@ def run_index(options: argparse.Namespace) -> int:
         f"{built.documents_replaced:,} documents replaced; {built.elapsed_s:.1f} s{rate}\n"
     )
     return _FOUND
-
-
-def _joined(words: list[str]) -> str:
-    """The query: the shell has taken the quotes of what has blanks in it."""
-    if len(words) == 1:
-        return words[0]
-    return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
 
 
 def _index_of(options: argparse.Namespace) -> tuple[SearchIndex, str]:
@@ -181,6 +174,8 @@ def _as_json(found: Found, bucket: str) -> dict[str, Any]:
     return {
         "hits": [hit(one) for one in found.hits],
         "total": found.total,
+        # More than --limit are had by raising it.
+        "next_cursor": None,
         "index": {
             "kind": found.index.kind.value,
             "built_at": found.index.built_at,

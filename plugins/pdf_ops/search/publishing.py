@@ -92,6 +92,33 @@ class Publisher:
         Raises:
             NoIndexError: If nothing is, or it cannot be read.
         """
+        found = self._get(known_etag)
+        if found is None:
+            return None
+        etag, data = found
+        uri = self._layout.search_index()
+        try:
+            values = json.loads(data)
+            files = {name: (str(key), int(size)) for name, (key, size) in values["files"].items()}
+            small = {name: str(values["small"][name]) for name in _SMALL if name in values["small"]}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise NoIndexError(f"{uri} cannot be read: {_REBUILD}") from None
+        if any(Path(name).name != name for name in files):
+            raise NoIndexError(f"{uri} names files outside the index: {_REBUILD}")
+        return Publication(etag, small, files)
+
+    def base(self) -> Publication | None:
+        """What the next index is made from: empty for one that cannot be read, None if there is none."""
+        try:
+            return self.read()
+        except NoIndexError:
+            try:
+                found = self._get()
+            except NoIndexError:
+                return None
+            return Publication(found[0], {}, {}) if found else None
+
+    def _get(self, known_etag: str = "") -> tuple[str, bytes] | None:
         from botocore.exceptions import ClientError
 
         uri = self._layout.search_index()
@@ -105,16 +132,7 @@ class Publisher:
                 raise NoIndexError(_NO_INDEX) from None
             raise
         with answer["Body"] as body:
-            data = body.read()
-        try:
-            values = json.loads(data)
-            files = {name: (str(key), int(size)) for name, (key, size) in values["files"].items()}
-            small = {name: str(values["small"][name]) for name in _SMALL if name in values["small"]}
-        except (ValueError, KeyError, TypeError):
-            raise NoIndexError(f"{uri} cannot be read: {_REBUILD}") from None
-        if any(Path(name).name != name for name in files):
-            raise NoIndexError(f"{uri} names files outside the index: {_REBUILD}")
-        return Publication(answer["ETag"].strip('"'), small, files)
+            return answer["ETag"].strip('"'), body.read()
 
     def fetch(self, publication: Publication, folder: Path, *, like: Path | None = None) -> None:
         """Bring an index into an empty folder; files that a folder beside it has are not fetched again."""
@@ -225,7 +243,7 @@ def update_published(
     """
     publisher = Publisher(store, layout)
     for _ in range(ATTEMPTS):
-        base = _base(publisher)
+        base = publisher.base()
         with tempfile.TemporaryDirectory(prefix="pdf_ops-index-") as name:
             folder = Path(name)
             if base is not None and not is_rebuild and _is_current(base):
@@ -241,13 +259,6 @@ def update_published(
         f"the search index was replaced by others {ATTEMPTS} times while this one was made; the next update "
         "adds what is missing"
     )
-
-
-def _base(publisher: Publisher) -> Publication | None:
-    try:
-        return publisher.read()
-    except NoIndexError:
-        return None
 
 
 def _is_current(publication: Publication) -> bool:
