@@ -142,7 +142,8 @@ def test_of_two_that_publish_at_once_none_undoes_the_other(place, monkeypatch):
     assert interrupted
     assert found(place.fetched(), "red") == {"a.pdf", "b.pdf", "c.pdf"}
     # What the first try had uploaded is gone.
-    assert {key.partition("/")[0] for key in place.keys()} == set(published)
+    found_keys = place.keys()
+    assert {key.partition("/")[0] for key in found_keys} == set(published)
 
 
 def test_older_files_are_removed_after_a_day_and_those_in_use_are_not(place, monkeypatch):

@@ -57,15 +57,10 @@ def test_what_cannot_be_understood_is_refused_with_what_is_accepted(typed, reaso
 def test_whatever_is_typed_gives_a_query_or_says_why_not(typed):
     try:
         query = parse(typed)
-    except QueryError as error:
-        assert str(error)
-    else:
-        # Nothing of an engine's own syntax is left in it.
-        assert all(
-            part.replace("_", "x").isalnum()
-            for clause in query.wanted + query.unwanted
-            for part in clause.words
-        )
+    except QueryError:
+        return
+    # Nothing of an engine's own syntax is left in it.
+    assert all(part.isalnum() for clause in query.wanted + query.unwanted for part in clause.words)
 
 
 @given(st.text(max_size=300), st.text(min_size=1, max_size=20))
