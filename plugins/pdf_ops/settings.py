@@ -310,6 +310,10 @@ class Settings:
         int,
         Option("Largest picture of a page.", minimum=100_000, maximum=1_000_000_000),
     ] = ReadingConfig().max_page_pixels
+    search_index: Annotated[
+        bool,
+        Option("Whether each run brings the search index up to date; not needed where OpenSearch is."),
+    ] = True
     trust_ocr_layer: Annotated[
         bool, Option("Take the invisible text that an earlier OCR left over a scan.")
     ] = False
