@@ -14,6 +14,7 @@ from tests.hostile import picture_attacks
 from tests.hostile.pdf_bytes import (
     FONT,
     GIBIBYTE,
+    SENTENCE,
     flate_of,
     lzw_of,
     one_page,
@@ -89,7 +90,7 @@ def font_bomb() -> bytes:
         11: b"<< /Type /FontDescriptor /FontName /X /Flags 4 /FontFile2 12 0 R >>",
         12: stream(flate_of(b"\0", GIBIBYTE), b"/Filter /FlateDecode"),
     }
-    contents = stream(b"BT /F2 9 Tf (Nobody) Tj ET")
+    contents = stream(b"BT /F2 9 Tf (%s) Tj ET" % SENTENCE)
     return one_page(contents, resources=b"/Font << /F2 10 0 R >>", more=more)
 
 
