@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from operator import add
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pdf_ops.contract.pages import MethodReason
@@ -42,8 +42,11 @@ _CONTROL = "[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffe\uffff]"
 _CID = re.compile(r"\(cid:\d+\)")
 # One set and no alternatives, which would take four times as long to look for.
 _BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd\ufffe\uffff\U000f0000-\U0010fffd]")
-_SPACE = re.compile(r"\s+")
+# None of these bytes, no such character: much faster to look for than the set of them.
+_SUSPECT_BYTES = bytes((*range(9), *range(0x0E, 0x20), 0x7F, 0xC2, 0xEE, 0xEF, 0xF3, 0xF4))
 _LETTERS = re.compile("[a-z]{2,}")
+# Letters as small ones, a space for all else.
+_LETTERS_ALONE = bytes(number | 32 if bytes((number,)).isalpha() else 32 for number in range(256))
 _OTHER_LETTER = re.compile(r"[^\W\d_a-z]")
 _ACCENT = re.compile("[\u0300-\u036f]+")
 # Dot leaders, rules and bullets are how tables of contents look, not a sign of a broken font.
@@ -78,7 +81,7 @@ _FOLLOWERS = {
     "y": "bckmnswz",
     "z": "aceiknouyz",
 }
-_COMMON_PAIRS = frozenset(first + second for first, row in _FOLLOWERS.items() for second in row)
+_COMMON_PAIRS = frozenset((first, second) for first, row in _FOLLOWERS.items() for second in row)
 # Most words of a page were on the pages before it.
 _MAX_KNOWN_WORDS = 10_000
 _MAX_KNOWN_LETTERS = 20
@@ -88,7 +91,7 @@ class _PairsOfWords(dict[str, int]):
     """How many of a word's neighbouring letters commonly stand together, by word."""
 
     def __missing__(self, word: str) -> int:
-        count = sum(map(_COMMON_PAIRS.__contains__, map(add, word, word[1:])))
+        count = sum(map(_COMMON_PAIRS.__contains__, pairwise(word)))
         if len(self) < _MAX_KNOWN_WORDS and len(word) <= _MAX_KNOWN_LETTERS:
             self[word] = count
         return count
@@ -111,7 +114,7 @@ def judge(layer: TextLayer, *, trust_invisible: bool = False) -> Verdict:
     """Judge one page's text layer."""
     text = layer.text
     is_short = len(text) < 4 * FEW_CHARACTERS or text.isspace()
-    characters = len(_SPACE.sub("", text)) if is_short else len(text)
+    characters = sum(map(len, text.split())) if is_short else len(text)
     if characters == 0:
         drawn = MethodReason.NO_TEXT_LAYER if layer.is_drawn else MethodReason.NOTHING_DRAWN
         return Verdict(is_good=False, reason=drawn)
@@ -151,28 +154,41 @@ def judge(layer: TextLayer, *, trust_invisible: bool = False) -> Verdict:
 
 def _bad_characters(text: str, characters: int) -> tuple[float, MethodReason | None]:
     """Share of characters that cannot be meant, and the worst kind of them if there are too many."""
-    if _BAD.search(text) is None and "(cid:" not in text:
+    bad = "".join(_BAD.findall(text)) if _may_be_bad(text) else ""
+    runs = _CID.findall(text) if "(cid:" in text else []
+    if not bad and not runs:
         return 0.0, None
     counts = {
-        MethodReason.PRIVATE_USE_GLYPHS: len(re.findall(_PRIVATE, text)),
-        MethodReason.REPLACEMENT_CHARACTERS: text.count(_REPLACED),
-        MethodReason.CONTROL_CHARACTERS: len(re.findall(_CONTROL, text)),
-        MethodReason.CID_RUNS: sum(len(run) for run in _CID.findall(text)),
+        MethodReason.PRIVATE_USE_GLYPHS: len(re.findall(_PRIVATE, bad)),
+        MethodReason.REPLACEMENT_CHARACTERS: bad.count(_REPLACED),
+        MethodReason.CONTROL_CHARACTERS: len(re.findall(_CONTROL, bad)),
+        MethodReason.CID_RUNS: sum(map(len, runs)),
     }
     ratio = min(1.0, sum(counts.values()) / characters)
     worst = max(counts, key=lambda reason: counts[reason])
     return ratio, worst if ratio > MAX_BAD else None
 
 
+def _may_be_bad(text: str) -> bool:
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:
+        return True
+    return len(content.translate(None, _SUSPECT_BYTES)) < len(content)
+
+
 def wordlike_ratio(text: str) -> float | None:
     """Share of neighbouring letters that commonly stand together; None where there is too little to tell."""
-    sample = text[:SAMPLE_CHARACTERS].lower()
-    if not sample.isascii():
-        sample = _ACCENT.sub("", unicodedata.normalize("NFD", sample))
-    words = _LETTERS.findall(sample)
-    letters = sum(map(len, words))
-    if not sample.isascii() and len(_OTHER_LETTER.findall(sample)) >= max(1, letters):
-        return None  # Another script.
+    sample = text[:SAMPLE_CHARACTERS]
+    if sample.isascii():
+        words = sample.encode().translate(_LETTERS_ALONE).decode().split()
+        letters = sum(map(len, words))
+    else:
+        sample = _ACCENT.sub("", unicodedata.normalize("NFD", sample.lower()))
+        words = _LETTERS.findall(sample)
+        letters = sum(map(len, words))
+        if not sample.isascii() and len(_OTHER_LETTER.findall(sample)) >= max(1, letters):
+            return None  # Another script.
     pairs = letters - len(words)
     return sum(map(_pairs_of_words.__getitem__, words)) / pairs if pairs >= MIN_PAIRS else None
 

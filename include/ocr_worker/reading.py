@@ -230,6 +230,8 @@ _REPLACED = (
 )
 # NUL ends a string in too many programs, and an escape sequence acts on whoever shows the text.
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+# The bytes of the first half of them, and what the second half begins with.
+_SUSPECT_BYTES = bytes((*range(9), *range(0x0E, 0x20), 0x7F, 0xC2))
 
 
 def clean_text(text: str) -> str:
@@ -237,6 +239,8 @@ def clean_text(text: str) -> str:
     for odd, plain in _REPLACED:
         if odd in text:
             text = text.replace(odd, plain)
-    if _CONTROL.search(text) is not None:
-        text = _CONTROL.sub("", text)
-    return text if text.isascii() else text.encode("utf-8", errors="replace").decode("utf-8")
+    content = text.encode("utf-8", errors="replace")
+    if not text.isascii():
+        text = content.decode()
+    # Looking for bytes takes a tenth of the time.
+    return text if len(content.translate(None, _SUSPECT_BYTES)) == len(content) else _CONTROL.sub("", text)

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from ocr_worker.engines import Geometry, Picture, TextLayer
 from ocr_worker.engines.pdfium_contents import MAX_FILE_BYTES, has_unpacked
-from ocr_worker.engines.pdfium_glyphs import INVISIBLE, sample_glyphs
+from ocr_worker.engines.pdfium_glyphs import (
+    FORM,
+    IMAGE,
+    INVISIBLE,
+    PATH,
+    address_of,
+    calls,
+    pointer_to,
+    sample_glyphs,
+)
 from ocr_worker.pictures import capped_dpi, resized_gray
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 
@@ -132,13 +141,11 @@ class PdfiumPage:
         Raises:
             PdfOpsError: CORRUPT/page_unreadable.
         """
-        import pypdfium2
-        import pypdfium2.raw as pdfium_c
-
-        try:
-            textpage = self._page.get_textpage()
-        except pypdfium2.PdfiumError as error:
-            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pdfium text: {error}") from error
+        pdfium_c = calls().raw
+        # Not the binding's object, which takes more calls to make and to close than all below.
+        textpage = pdfium_c.FPDFText_LoadPage(self._page.raw)
+        if not textpage:
+            raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, "pdfium text: Failed to load text page.")
         try:
             count = pdfium_c.FPDFText_CountChars(textpage)
             if count <= 0:
@@ -151,7 +158,7 @@ class PdfiumPage:
             )
             sample = sample_glyphs(self._page, textpage, count)
         finally:
-            textpage.close()
+            pdfium_c.FPDFText_ClosePage(textpage)
         coverage: float | None = None
         paths: int | None = None
         if len(text) < FEW_CHARACTERS or sample.invisible > 0:
@@ -167,22 +174,20 @@ class PdfiumPage:
 
     def _drawn(self) -> tuple[float, int, bool]:
         """Share of the page under images, number of shapes, and whether anything is drawn."""
-        import pypdfium2.raw as pdfium_c
-
-        left, bottom, right, top = self._page.get_cropbox()
+        known = calls()
+        left, right, bottom, top = known.shown_part(self._page)
         page_area = max(1.0, abs((right - left) * (top - bottom)))
-        x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
         image_area, paths, drawn = 0.0, 0, False
-        for item, depth in _objects(self._page.raw, MAX_OBJECTS):
+        for address, kind, depth in _objects(self._page, MAX_OBJECTS):
             drawn = True
-            kind = pdfium_c.FPDFPageObj_GetType(item)
-            if kind == pdfium_c.FPDF_PAGEOBJ_PATH:
+            if kind == PATH:
                 paths += 1
-            elif kind == pdfium_c.FPDF_PAGEOBJ_IMAGE and depth:
+            elif kind == IMAGE and depth:
                 image_area += page_area  # Inside a form its bounds are the form's; take it as large.
-            elif kind == pdfium_c.FPDF_PAGEOBJ_IMAGE and pdfium_c.FPDFPageObj_GetBounds(item, x0, y0, x1, y1):
-                wide = min(x1.value, right) - max(x0.value, left)
-                high = min(y1.value, top) - max(y0.value, bottom)
+            elif kind == IMAGE and known.bounds(pointer_to(address), *known.bounding.places):
+                x0, y0, x1, y1 = known.bounding.values
+                wide = min(x1, right) - max(x0, left)
+                high = min(y1, top) - max(y0, bottom)
                 image_area += max(0.0, wide) * max(0.0, high)
         return min(1.0, image_area / page_area), paths, drawn or self._has_annotations()
 
@@ -227,9 +232,10 @@ class PdfiumPage:
         left, _, _, top = self._page.get_cropbox()
         x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
         width, height = ctypes.c_uint(), ctypes.c_uint()
-        for item, depth in _objects(self._page.raw, MAX_SCAN_OBJECTS):
-            if pdfium_c.FPDFPageObj_GetType(item) != pdfium_c.FPDF_PAGEOBJ_IMAGE:
+        for address, kind, depth in _objects(self._page, MAX_SCAN_OBJECTS):
+            if kind != IMAGE:
                 continue
+            item = ctypes.cast(address, pdfium_c.FPDF_PAGEOBJECT)
             seen = pixels
             if not depth and not self._page.get_rotation():
                 pdfium_c.FPDFPageObj_GetBounds(item, x0, y0, x1, y1)
@@ -298,26 +304,25 @@ class PdfiumPage:
         )
 
 
-def _objects(page: Any, most: int) -> Iterator[tuple[Any, int]]:
-    """What a page draws, with how deep in forms it is; at most so many, as a hostile page has millions.
+def _objects(page: Any, most: int) -> Iterator[tuple[int, int, int]]:
+    """What a page draws: address, kind, and how deep in forms; at most so many, a hostile page has millions.
 
     The binding's own iterator makes a Python object of each, which costs ten times as much.
     """
-    import pypdfium2.raw as pdfium_c
-
-    form_type = pdfium_c.FPDF_PAGEOBJ_FORM
-    waiting = [(page, 0, pdfium_c.FPDFPage_CountObjects, pdfium_c.FPDFPage_GetObject)]
+    known = calls()
+    object_type = known.object_type
+    waiting = [(address_of(page.raw), 0, known.count_objects, known.page_object)]
     while waiting:
         parent, depth, count, get = waiting.pop()
-        for index in range(min(count(parent), most)):
+        pointer = pointer_to(parent)
+        for index in range(min(count(pointer), most)):
             most -= 1
-            item = get(parent, index)
-            if pdfium_c.FPDFPageObj_GetType(item) == form_type and depth < MAX_FORM_DEPTH:
-                waiting.append(
-                    (item, depth + 1, pdfium_c.FPDFFormObj_CountObjects, pdfium_c.FPDFFormObj_GetObject)
-                )
+            address = get(pointer, index)
+            kind = object_type(pointer_to(address))
+            if kind == FORM and depth < MAX_FORM_DEPTH:
+                waiting.append((address, depth + 1, known.form_count, known.form_object))
             else:
-                yield item, depth
+                yield address, kind, depth
 
 
 def _is_invisible(item: Any) -> bool:

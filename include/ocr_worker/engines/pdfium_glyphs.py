@@ -19,7 +19,7 @@ _LOOKED_AT = 4
 # Text render modes that paint nothing: an earlier OCR's, and a clipping path's.
 INVISIBLE, _CLIPPING = 3, 7
 # Kinds of objects on a page.
-_PATH, _IMAGE = 2, 3
+PATH, IMAGE, FORM = 2, 3, 5
 # Modes that paint with the fill colour alone.
 _FILLING = (0, 4)
 _PAPER_LEVEL = 232
@@ -53,13 +53,13 @@ class GlyphSample:
     hidden: float = 0.0
 
 
-class _Box(NamedTuple):  # Made for many glyphs of every page, and a dataclass takes three times as long.
+class Box(NamedTuple):  # Made for many glyphs of every page, and a dataclass takes three times as long.
     left: float
     right: float
     bottom: float
     top: float
 
-    def is_within(self, other: _Box, margin: float = 0.0) -> bool:
+    def is_within(self, other: Box, margin: float = 0.0) -> bool:
         return (
             self.left >= other.left - margin
             and self.right <= other.right + margin
@@ -67,7 +67,7 @@ class _Box(NamedTuple):  # Made for many glyphs of every page, and a dataclass t
             and self.top <= other.top + margin
         )
 
-    def is_outside(self, other: _Box) -> bool:
+    def is_outside(self, other: Box) -> bool:
         return (
             self.right <= other.left
             or self.left >= other.right
@@ -76,22 +76,30 @@ class _Box(NamedTuple):  # Made for many glyphs of every page, and a dataclass t
         )
 
 
+# An argument as ctypes makes it of a pointer: made once for many calls, it saves a fifth of each.
+pointer_to = ctypes.c_void_p.from_param
+
+
 class _Numbers:
     """Some C numbers in a row, and pointers to each for pdfium to write to."""
 
     def __init__(self, kind: Any, count: int) -> None:
         self.values = (kind * count)()
         first, size = ctypes.addressof(self.values), ctypes.sizeof(kind)
-        self.places = tuple(ctypes.c_void_p(first + number * size) for number in range(count))
+        self.places = tuple(pointer_to(first + number * size) for number in range(count))
 
 
-class _Calls:
+class Calls:
     """Functions of pdfium without the binding's checks of each argument, which take as long as the call.
 
-    With room for what they answer: there is one thread, and every answer is taken at once.
+    With room for what they answer: there is one thread, and every answer is taken at once. Addresses are
+    given by ``pointer_to``: a whole number is taken for a C int.
     """
 
     def __init__(self) -> None:
+        import pypdfium2.raw as pdfium_c
+
+        self.raw = pdfium_c
         self.edges = _Numbers(ctypes.c_double, 4)
         self.colour = _Numbers(ctypes.c_uint, 4)
         self.bounding = _Numbers(ctypes.c_float, 4)
@@ -101,36 +109,54 @@ class _Calls:
         self.render_mode = _unchecked("FPDFTextObj_GetTextRenderMode")
         self.char_box = _unchecked("FPDFText_GetCharBox")
         self.fill_color = _unchecked("FPDFText_GetFillColor")
+        self.crop_box = _unchecked("FPDFPage_GetCropBox")
+        self.count_objects = _unchecked("FPDFPage_CountObjects")
         self.page_object = _unchecked("FPDFPage_GetObject", ctypes.c_void_p)
         self.object_type = _unchecked("FPDFPageObj_GetType")
         self.bounds = _unchecked("FPDFPageObj_GetBounds")
         self.draw_mode = _unchecked("FPDFPath_GetDrawMode")
+        self.form_count = _unchecked("FPDFFormObj_CountObjects")
+        self.form_object = _unchecked("FPDFFormObj_GetObject", ctypes.c_void_p)
+
+    def shown_part(self, page: Any) -> Box:
+        """What of a page is shown."""
+        if self.crop_box(pointer_to(address_of(page.raw)), *self.bounding.places):
+            left, bottom, right, top = self.bounding.values
+        else:
+            left, bottom, right, top = page.get_mediabox()
+        return Box(left, right, bottom, top)
 
 
 @cache
-def _calls() -> _Calls:
-    return _Calls()
+def calls() -> Calls:
+    """The functions, looked up once."""
+    return Calls()
+
+
+def address_of(handle: Any) -> int:
+    """The address in one of the binding's pointers."""
+    return ctypes.addressof(handle.contents)
 
 
 def _unchecked(name: str, result: Any = ctypes.c_int) -> Any:
-    """One of them. An address must be given as a pointer: a whole number is taken for a C int."""
     import pypdfium2.raw as pdfium_c
 
     address = ctypes.cast(getattr(pdfium_c, name), ctypes.c_void_p).value
-    return ctypes.CFUNCTYPE(result)(address or 0)
+    # It keeps the interpreter's lock, which nobody else wants, as taking it again takes time.
+    return ctypes.PYFUNCTYPE(result)(address or 0)
 
 
 class _Sight:
     """Whether a page's glyphs can be seen, as far as that shows without a picture of it."""
 
     def __init__(self, page: Any, textpage: Any) -> None:
-        left, bottom, right, top = page.get_cropbox()
-        self.shown = _Box(left, right, bottom, top)
+        self._calls = calls()
+        self.shown = self._calls.shown_part(page)
         self.looked = self.hidden = 0
-        self.doubtful: list[_Box] = []
-        self.drawn: list[tuple[_Box, int]] = []
+        self.doubtful: list[Box] = []
+        self.drawn: list[tuple[Box, int]] = []
         self._textpage = textpage
-        self._calls = _calls()
+        self._text = pointer_to(address_of(textpage))
 
     def look_at(self, index: int, item: int, mode: int) -> None:
         """Take one glyph, of the object at this address."""
@@ -138,11 +164,11 @@ class _Sight:
         if mode == INVISIBLE:
             return
         calls = self._calls
-        calls.char_box(self._textpage, index, *calls.edges.places)
-        box = _Box(*calls.edges.values)
+        calls.char_box(self._text, index, *calls.edges.places)
+        box = Box(*calls.edges.values)
         if box.right <= box.left or box.top <= box.bottom:
             return  # A space of its own: nothing to see either way.
-        calls.fill_color(self._textpage, index, *calls.colour.places)
+        calls.fill_color(self._text, index, *calls.colour.places)
         red, green, blue, alpha = calls.colour.values
         is_away = mode == _CLIPPING or alpha < _MIN_ALPHA or box.is_outside(self.shown)
         if is_away or _is_small(self._textpage, index, box):
@@ -154,19 +180,18 @@ class _Sight:
 
 
 def sample_glyphs(page: Any, textpage: Any, count: int) -> GlyphSample:
-    """Look at an even sample of a page's glyphs."""
+    """Look at an even sample of the glyphs of a page and its text page, the latter as a bare pointer."""
     unmapped = invisible = seen = 0
-    textpage = textpage.raw  # Unwrapping it for each call would cost as much as the call.
     sight = _Sight(page, textpage)
-    calls = _calls()
-    text_object, is_unmapped, render_mode = calls.text_object, calls.is_unmapped, calls.render_mode
+    known, text = calls(), pointer_to(address_of(textpage))
+    text_object, is_unmapped, render_mode = known.text_object, known.is_unmapped, known.render_mode
     for index in range(0, count, max(1, count // SAMPLED_GLYPHS)):
-        item = text_object(textpage, index)
+        item = text_object(text, index)
         if not item:
             continue  # A space or line break that pdfium put in itself.
         seen += 1
-        unmapped += is_unmapped(textpage, index) == 1
-        mode = render_mode(ctypes.c_void_p(item))
+        unmapped += is_unmapped(text, index) == 1
+        mode = render_mode(pointer_to(item))
         invisible += mode == INVISIBLE
         if seen % _LOOKED_AT == 0:
             sight.look_at(index, item, mode)
@@ -179,25 +204,23 @@ def sample_glyphs(page: Any, textpage: Any, count: int) -> GlyphSample:
     return GlyphSample(unmapped / seen, invisible / seen, hidden / max(1, sight.looked))
 
 
-def _covered(page: Any, shown: _Box, glyphs: list[tuple[_Box, int]]) -> list[_Box]:
+def _covered(page: Any, shown: Box, glyphs: list[tuple[Box, int]]) -> list[Box]:
     """The glyphs that lie below one of the last things that the page paints."""
-    import pypdfium2.raw as pdfium_c
-
     if not glyphs:
         return []
-    calls, raw = _calls(), page.raw
+    known, raw = calls(), pointer_to(address_of(page.raw))
     min_area = _MIN_COVER_SHARE * (shown.right - shown.left) * (shown.top - shown.bottom)
-    objects = pdfium_c.FPDFPage_CountObjects(raw)
-    covers: list[tuple[_Box, int]] = []
+    objects = known.count_objects(raw)
+    covers: list[tuple[Box, int]] = []
     places: dict[int, int] = {}
     for index in range(max(0, objects - _LAST_OBJECTS), objects):
-        address = calls.page_object(raw, index)
+        address = known.page_object(raw, index)
         places[address] = index
-        item = ctypes.c_void_p(address)
-        if _can_cover(calls, item) and calls.bounds(item, *calls.bounding.places):
-            left, bottom, right, top = calls.bounding.values
+        item = pointer_to(address)
+        if _can_cover(known, item) and known.bounds(item, *known.bounding.places):
+            left, bottom, right, top = known.bounding.values
             if (right - left) * (top - bottom) >= min_area:
-                covers.append((_Box(left, right, bottom, top), index))
+                covers.append((Box(left, right, bottom, top), index))
     if not covers:
         return []
     return [
@@ -210,15 +233,15 @@ def _covered(page: Any, shown: _Box, glyphs: list[tuple[_Box, int]]) -> list[_Bo
     ]
 
 
-def _can_cover(calls: _Calls, item: Any) -> bool:
+def _can_cover(known: Calls, item: Any) -> bool:
     """Whether it is an image or a filled shape; a form is neither, as it mostly holds the text itself."""
-    kind = calls.object_type(item)
-    if kind != _PATH:
-        return bool(kind == _IMAGE)
-    return bool(calls.draw_mode(item, *calls.drawing.places) and calls.drawing.values[0])
+    kind = known.object_type(item)
+    if kind != PATH:
+        return bool(kind == IMAGE)
+    return bool(known.draw_mode(item, *known.drawing.places) and known.drawing.values[0])
 
 
-def _is_small(textpage: Any, index: int, box: _Box) -> bool:
+def _is_small(textpage: Any, index: int, box: Box) -> bool:
     """Whether a glyph is too small to be seen, and not just a full stop."""
     import pypdfium2.raw as pdfium_c
 
@@ -229,7 +252,7 @@ def _is_small(textpage: Any, index: int, box: _Box) -> bool:
     return bool(around.top - around.bottom < _MIN_HEIGHT_PT)
 
 
-def _out_of_sight(page: Any, shown: _Box, boxes: list[_Box]) -> int:
+def _out_of_sight(page: Any, shown: Box, boxes: list[Box]) -> int:
     """How many of the glyphs do not stand out from what is around them in a picture of the page."""
     wide, high = shown.right - shown.left, shown.top - shown.bottom
     if not boxes or page.get_rotation() or not (0 < wide < _MAX_LOOK_PT and 0 < high < _MAX_LOOK_PT):
