@@ -52,10 +52,11 @@ def limit_cpu_of_next_page(limits: Limits) -> None:
     """Allow one page's CPU time from here on; past it the kernel ends the process (SIGXCPU)."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     allowed = int(usage.ru_utime + usage.ru_stime + limits.page_timeout_s) + CPU_GRACE_S
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
     if hard != resource.RLIM_INFINITY:
         allowed = min(allowed, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (allowed, hard))
+    if allowed != soft:  # Most pages take less than a second.
+        resource.setrlimit(resource.RLIMIT_CPU, (allowed, hard))
 
 
 def _lower(kind: int, value: int) -> None:

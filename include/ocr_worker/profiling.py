@@ -6,7 +6,6 @@ Page processes leave their part in a folder when they end; the main process puts
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +49,8 @@ def profiled_run(report: Path | None) -> Iterator[Path | None]:
     if report is None:
         yield None
         return
+    import tempfile
+
     from pyinstrument import Profiler
     from pyinstrument.session import Session
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,9 @@ class SliceRequest:
 
     def encode(self) -> bytes:
         """As a frame's content."""
-        wire = asdict(self) | {"path": str(self.path)}
-        return json.dumps(wire).encode()
+        wire = {name: getattr(self, name) for name in _REQUEST_FIELDS}
+        reading = None if self.reading is None else asdict(self.reading)
+        return json.dumps(wire | {"path": str(self.path), "reading": reading}).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> SliceRequest:
@@ -123,6 +125,9 @@ class SliceRequest:
             **wire | {"path": Path(wire["path"]), "media_type": MediaType(wire["media_type"])},
             reading=_reading_config(reading) if reading is not None else None,
         )
+
+
+_REQUEST_FIELDS = tuple(found.name for found in fields(SliceRequest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +171,7 @@ class SliceEnd:
 Answer = Ready | Opened | Failed | SliceEnd | list[PageAnswer]
 
 _READING_FIELDS = tuple(found.name for found in fields(Reading))
+_reading_values = attrgetter(*_READING_FIELDS)
 _MILLISECONDS = (0.0, 1e9)
 _RATIO = (0.0, 1.0)
 _CONFIDENCE = (0.0, 100.0)
@@ -201,6 +207,10 @@ _NEVER_NONE = {
     "prepare_ms",
     "ocr_ms",
 }
+_CHECKS = tuple(
+    (name, low, high, (int,) if name in _WHOLE else (int, float), name in _NEVER_NONE)
+    for name, (low, high) in _NUMBER_BOUNDS.items()
+)
 _METHODS = {member.value: member for member in Method}
 _REASONS = {member.value: member for member in MethodReason}
 _NAMES = ("parser", "ocr_engine")
@@ -264,7 +274,7 @@ def _dump(wire: object) -> bytes:
 
 
 def _page_to_wire(page: PageAnswer) -> list[object]:
-    reading = None if page.reading is None else [getattr(page.reading, name) for name in _READING_FIELDS]
+    reading = None if page.reading is None else _reading_values(page.reading)
     error = None if page.error is None else _error_to_wire(page.error)
     return [page.index, reading, error, page.total_ms, page.cpu_ms]
 
@@ -290,15 +300,13 @@ def _reading_from_wire(wire: Any) -> Reading:
         raise BadAnswerError("text is no valid string, or too long")
     values["method"] = _METHODS[values["method"]]
     values["reason"] = _REASONS[values["reason"]]
-    for name, (low, high) in _NUMBER_BOUNDS.items():
+    for name, low, high, kinds, is_never_none in _CHECKS:
         value = values[name]
         if value is None:
-            if name in _NEVER_NONE:
+            if is_never_none:
                 raise BadAnswerError(f"{name} is missing")
-        elif name in _WHOLE:
-            _integer(value, low, high)
-        else:
-            _number(value, low, high)
+        elif type(value) not in kinds or not low <= value <= high:
+            raise BadAnswerError(f"{name} is no number from {low} to {high}")
     for name in _NAMES:
         value = values[name]
         if value is not None and not _is_text(value, _MAX_NAME_CHARS):

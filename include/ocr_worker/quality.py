@@ -42,8 +42,8 @@ _CONTROL = "[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffe\uffff]"
 _CID = re.compile(r"\(cid:\d+\)")
 # One set and no alternatives, which would take four times as long to look for.
 _BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd\ufffe\uffff\U000f0000-\U0010fffd]")
-# None of these bytes, no such character: much faster to look for than the set of them.
-_SUSPECT_BYTES = bytes((*range(9), *range(0x0E, 0x20), 0x7F, 0xC2, 0xEE, 0xEF, 0xF3, 0xF4))
+# What most of a text is made of and no bad character has in UTF-8: the set is looked for in the rest only.
+_PLAIN_BYTES = bytes((*range(0x09, 0x0E), *range(0x20, 0x7F)))
 _LETTERS = re.compile("[a-z]{2,}")
 # Letters as small ones, a space for all else.
 _LETTERS_ALONE = bytes(number | 32 if bytes((number,)).isalpha() else 32 for number in range(256))
@@ -154,7 +154,8 @@ def judge(layer: TextLayer, *, trust_invisible: bool = False) -> Verdict:
 
 def _bad_characters(text: str, characters: int) -> tuple[float, MethodReason | None]:
     """Share of characters that cannot be meant, and the worst kind of them if there are too many."""
-    bad = "".join(_BAD.findall(text)) if _may_be_bad(text) else ""
+    odd = text.encode("utf-8", errors="surrogatepass").translate(None, _PLAIN_BYTES)
+    bad = "".join(_BAD.findall(odd.decode("utf-8", errors="surrogatepass"))) if odd else ""
     runs = _CID.findall(text) if "(cid:" in text else []
     if not bad and not runs:
         return 0.0, None
@@ -167,14 +168,6 @@ def _bad_characters(text: str, characters: int) -> tuple[float, MethodReason | N
     ratio = min(1.0, sum(counts.values()) / characters)
     worst = max(counts, key=lambda reason: counts[reason])
     return ratio, worst if ratio > MAX_BAD else None
-
-
-def _may_be_bad(text: str) -> bool:
-    try:
-        content = text.encode()
-    except UnicodeEncodeError:
-        return True
-    return len(content.translate(None, _SUSPECT_BYTES)) < len(content)
 
 
 def wordlike_ratio(text: str) -> float | None:
@@ -197,6 +190,8 @@ def is_gibberish(text: str, word_ratio: float | None) -> bool:
     """Whether the characters form no words: letters in odd company, or signs in place of letters."""
     if word_ratio is not None:
         return word_ratio < MIN_WORDLIKE
+    if len(text) < MIN_JUDGED:
+        return False
     sample = _FURNITURE.sub("", text[:SAMPLE_CHARACTERS])
     if len(sample) < MIN_JUDGED:
         return False

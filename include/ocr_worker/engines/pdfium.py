@@ -7,6 +7,7 @@ judged elsewhere.
 from __future__ import annotations
 
 import ctypes
+import os
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ MAX_OBJECTS = 5_000
 # A scan with an OCR layer draws its words, a page that draws more is not looked through for one.
 MAX_SCAN_OBJECTS = 48
 UNIFORM_LEVELS = 8
+MAX_CONTENT_BYTES = 4 << 20
 # Smaller ones are logos and rules: a page without them is still the page.
 LARGE_IMAGE = 0.1
 MAX_FORM_DEPTH = 3
@@ -79,9 +81,8 @@ class PdfiumDocument:
         Raises:
             PdfOpsError: CORRUPT/page_unreadable.
         """
-        import pypdfium2
-        import pypdfium2.raw as pdfium_c
-
+        known = calls()
+        pdfium_c = known.raw
         try:
             page = self._pdf[index]
             if self._has_form and pdfium_c.FPDFPage_GetAnnotCount(page) > 0:
@@ -89,7 +90,7 @@ class PdfiumDocument:
                 pdfium_c.FPDFPage_Flatten(page, pdfium_c.FLAT_NORMALDISPLAY)
                 page.close()
                 page = self._pdf[index]
-        except pypdfium2.PdfiumError as error:
+        except known.error as error:
             raise PdfOpsError(ErrorKind.CORRUPT_PAGE_UNREADABLE, f"pdfium: {error}") from error
         try:
             yield PdfiumPage(page)
@@ -113,7 +114,7 @@ def _open(path: Path, password: str | None) -> Any:
     # a file without pages after an encrypted one looked encrypted. Failing on no bytes resets it.
     pdfium_c.FPDF_LoadMemDocument(b"", 0, None)
     try:
-        return pypdfium2.PdfDocument(path, password=password)
+        return pypdfium2.PdfDocument(_small_content(path) or path, password=password)
     except pypdfium2.PdfiumError as error:
         if getattr(error, "err_code", None) == pdfium_c.FPDF_ERR_PASSWORD:
             kind = ErrorKind.ENCRYPTED_PASSWORD_WRONG if password else ErrorKind.ENCRYPTED_PASSWORD_REQUIRED
@@ -121,6 +122,17 @@ def _open(path: Path, password: str | None) -> Any:
         if getattr(error, "err_code", None) == pdfium_c.FPDF_ERR_SECURITY:
             raise PdfOpsError(ErrorKind.ENCRYPTED_CERTIFICATE_REQUIRED) from error
         raise PdfOpsError(ErrorKind.CORRUPT_UNREADABLE, f"pdfium: {error}") from error
+
+
+def _small_content(path: Path) -> bytes | None:
+    """What is in a small file: pdfium reads a file in small pieces, with three system calls for each."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size <= MAX_CONTENT_BYTES:
+                return file.read()
+    except OSError:
+        pass  # pdfium says what is wrong with it.
+    return None
 
 
 class PdfiumPage:
@@ -132,7 +144,8 @@ class PdfiumPage:
 
     def geometry(self) -> Geometry:
         """Size as shown, and the declared rotation."""
-        width, height = self._page.get_size()
+        known, page = calls(), pointer_to(address_of(self._page.raw))
+        width, height = known.page_width(page), known.page_height(page)
         return Geometry(width_pt=width, height_pt=height, rotation=self._page.get_rotation())
 
     def text_layer(self) -> TextLayer:
@@ -141,7 +154,8 @@ class PdfiumPage:
         Raises:
             PdfOpsError: CORRUPT/page_unreadable.
         """
-        pdfium_c = calls().raw
+        known = calls()
+        pdfium_c = known.raw
         # Not the binding's object, which takes more calls to make and to close than all below.
         textpage = pdfium_c.FPDFText_LoadPage(self._page.raw)
         if not textpage:
@@ -151,11 +165,7 @@ class PdfiumPage:
             if count <= 0:
                 covered, shapes, drawn = self._drawn()
                 return TextLayer(text="", is_drawn=drawn, image_coverage=covered, path_count=shapes)
-            buffer = (ctypes.c_ushort * (count + 1))()
-            written = pdfium_c.FPDFText_GetText(textpage, 0, count, buffer)
-            text = bytes(memoryview(buffer).cast("B")[: max(0, written - 1) * 2]).decode(
-                "utf-16-le", errors="replace"
-            )
+            text = known.text_of(textpage, count)
             sample = sample_glyphs(self._page, textpage, count)
         finally:
             pdfium_c.FPDFText_ClosePage(textpage)
@@ -185,7 +195,7 @@ class PdfiumPage:
             elif kind == IMAGE and depth:
                 image_area += page_area  # Inside a form its bounds are the form's; take it as large.
             elif kind == IMAGE and known.bounds(pointer_to(address), *known.bounding.places):
-                x0, y0, x1, y1 = known.bounding.values
+                x0, y0, x1, y1 = known.bounding.values[:]
                 wide = min(x1, right) - max(x0, left)
                 high = min(y1, top) - max(y0, bottom)
                 image_area += max(0.0, wide) * max(0.0, high)

@@ -22,6 +22,8 @@ INVISIBLE, _CLIPPING = 3, 7
 PATH, IMAGE, FORM = 2, 3, 5
 # Modes that paint with the fill colour alone.
 _FILLING = (0, 4)
+# Room for the text of most pages, which takes long to make anew for each.
+_KEPT_CHARACTERS = 1 << 15
 _PAPER_LEVEL = 232
 _MIN_ALPHA = 24
 _MIN_HEIGHT_PT = 0.8
@@ -81,12 +83,12 @@ pointer_to = ctypes.c_void_p.from_param
 
 
 class _Numbers:
-    """Some C numbers in a row, and pointers to each for pdfium to write to."""
+    """Some C numbers in a row, and pointers to the first four for pdfium to write to."""
 
     def __init__(self, kind: Any, count: int) -> None:
         self.values = (kind * count)()
         first, size = ctypes.addressof(self.values), ctypes.sizeof(kind)
-        self.places = tuple(pointer_to(first + number * size) for number in range(count))
+        self.places = tuple(pointer_to(first + number * size) for number in range(min(count, 4)))
 
 
 class Calls:
@@ -97,9 +99,11 @@ class Calls:
     """
 
     def __init__(self) -> None:
+        import pypdfium2
         import pypdfium2.raw as pdfium_c
 
-        self.raw = pdfium_c
+        self.raw, self.error = pdfium_c, pypdfium2.PdfiumError
+        self._characters = _Numbers(ctypes.c_ushort, _KEPT_CHARACTERS)
         self.edges = _Numbers(ctypes.c_double, 4)
         self.colour = _Numbers(ctypes.c_uint, 4)
         self.bounding = _Numbers(ctypes.c_float, 4)
@@ -109,6 +113,9 @@ class Calls:
         self.render_mode = _unchecked("FPDFTextObj_GetTextRenderMode")
         self.char_box = _unchecked("FPDFText_GetCharBox")
         self.fill_color = _unchecked("FPDFText_GetFillColor")
+        self.text = _unchecked("FPDFText_GetText")
+        self.page_width = _unchecked("FPDF_GetPageWidthF", ctypes.c_float)
+        self.page_height = _unchecked("FPDF_GetPageHeightF", ctypes.c_float)
         self.crop_box = _unchecked("FPDFPage_GetCropBox")
         self.count_objects = _unchecked("FPDFPage_CountObjects")
         self.page_object = _unchecked("FPDFPage_GetObject", ctypes.c_void_p)
@@ -118,10 +125,16 @@ class Calls:
         self.form_count = _unchecked("FPDFFormObj_CountObjects")
         self.form_object = _unchecked("FPDFFormObj_GetObject", ctypes.c_void_p)
 
+    def text_of(self, textpage: Any, count: int) -> str:
+        """The first so many characters of a text page, which is given as a bare pointer."""
+        room = self._characters if count < _KEPT_CHARACTERS else _Numbers(ctypes.c_ushort, count + 1)
+        written = self.text(pointer_to(address_of(textpage)), 0, count, room.places[0])
+        return str(memoryview(room.values).cast("B")[: 2 * max(0, written - 1)], "utf-16-le", "replace")
+
     def shown_part(self, page: Any) -> Box:
         """What of a page is shown."""
         if self.crop_box(pointer_to(address_of(page.raw)), *self.bounding.places):
-            left, bottom, right, top = self.bounding.values
+            left, bottom, right, top = self.bounding.values[:]
         else:
             left, bottom, right, top = page.get_mediabox()
         return Box(left, right, bottom, top)
@@ -157,6 +170,7 @@ class _Sight:
         self.drawn: list[tuple[Box, int]] = []
         self._textpage = textpage
         self._text = pointer_to(address_of(textpage))
+        self._item, self._colour = 0, (0, 0, 0, 0)
 
     def look_at(self, index: int, item: int, mode: int) -> None:
         """Take one glyph, of the object at this address."""
@@ -165,11 +179,13 @@ class _Sight:
             return
         calls = self._calls
         calls.char_box(self._text, index, *calls.edges.places)
-        box = Box(*calls.edges.values)
+        box = Box(*calls.edges.values[:])
         if box.right <= box.left or box.top <= box.bottom:
             return  # A space of its own: nothing to see either way.
-        calls.fill_color(self._text, index, *calls.colour.places)
-        red, green, blue, alpha = calls.colour.values
+        if item != self._item:
+            calls.fill_color(self._text, index, *calls.colour.places)
+            self._item, self._colour = item, calls.colour.values[:]
+        red, green, blue, alpha = self._colour
         is_away = mode == _CLIPPING or alpha < _MIN_ALPHA or box.is_outside(self.shown)
         if is_away or _is_small(self._textpage, index, box):
             self.hidden += 1
@@ -185,13 +201,15 @@ def sample_glyphs(page: Any, textpage: Any, count: int) -> GlyphSample:
     sight = _Sight(page, textpage)
     known, text = calls(), pointer_to(address_of(textpage))
     text_object, is_unmapped, render_mode = known.text_object, known.is_unmapped, known.render_mode
+    last, mode = 0, 0
     for index in range(0, count, max(1, count // SAMPLED_GLYPHS)):
         item = text_object(text, index)
         if not item:
             continue  # A space or line break that pdfium put in itself.
         seen += 1
         unmapped += is_unmapped(text, index) == 1
-        mode = render_mode(pointer_to(item))
+        if item != last:
+            last, mode = item, render_mode(pointer_to(item))
         invisible += mode == INVISIBLE
         if seen % _LOOKED_AT == 0:
             sight.look_at(index, item, mode)
@@ -218,7 +236,7 @@ def _covered(page: Any, shown: Box, glyphs: list[tuple[Box, int]]) -> list[Box]:
         places[address] = index
         item = pointer_to(address)
         if _can_cover(known, item) and known.bounds(item, *known.bounding.places):
-            left, bottom, right, top = known.bounding.values
+            left, bottom, right, top = known.bounding.values[:]
             if (right - left) * (top - bottom) >= min_area:
                 covers.append((Box(left, right, bottom, top), index))
     if not covers:

@@ -9,10 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -128,7 +125,7 @@ def check(found: Isolation, mode: SandboxMode) -> None:
         PdfOpsError: ENGINE/misconfigured.
     """
     if mode is SandboxMode.REQUIRE and found.missing:
-        detail = f"OCR_SANDBOX is require, but on this {platform.system()}: {found.problem}"
+        detail = f"OCR_SANDBOX is require, but on this {os.uname().sysname}: {found.problem}"
         raise PdfOpsError(ErrorKind.ENGINE_MISCONFIGURED, detail)
 
 
@@ -156,6 +153,9 @@ def _programs() -> list[Path]:
 
 def try_out(mode: SandboxMode, scratch: Path) -> Isolation:
     """Put the walls up in a process of its own, with a folder in the scratch, and see whether they stand."""
+    import subprocess  # Here, as no page process needs them.
+    import tempfile
+
     if mode is SandboxMode.OFF:
         return Isolation(())
     code = "import sys; from ocr_worker.isolation import sandbox; sandbox.report_itself(sys.argv[1])"

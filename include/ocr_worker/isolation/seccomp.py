@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import platform
+import os
 import struct
 import sys
 from dataclasses import dataclass
@@ -133,7 +133,7 @@ class _FilterProgram(ctypes.Structure):
 
 def is_available() -> bool:
     """Whether the kernel has filters, and this architecture a table here."""
-    found = _ARCHITECTURES.get(platform.machine())
+    found = _ARCHITECTURES.get(os.uname().machine)
     if found is None or sys.platform != "linux":
         return False
     try:
@@ -150,7 +150,7 @@ def restrict_calls(own_pid: int) -> None:
     Raises:
         OSError: If the kernel refuses, or the architecture has no table.
     """
-    machine = platform.machine()
+    machine = os.uname().machine
     if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no table of system calls for {machine}")
     code = assemble(machine, own_pid)
