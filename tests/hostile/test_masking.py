@@ -10,6 +10,9 @@ from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 from tests.support.worker import extract
 
+from ocr_worker.engines import pdfium_glyphs
+from ocr_worker.engines.pdfium import PdfiumDocument
+from ocr_worker.engines.pdfium_glyphs import _drawn_part
 from samples import documents as made
 
 if TYPE_CHECKING:
@@ -129,3 +132,29 @@ def test_text_that_everyone_sees_is_not_called_hidden(rows: dict[str, dict[str, 
     assert rows["plain.pdf"]["layer_hidden_ratio"] == 0
     assert rows["plain.pdf"]["method"] == "text_layer"
     assert rows["on-dark.pdf"]["layer_hidden_ratio"] == 0
+
+
+@pytest.mark.parametrize("mask", [white_on_white, under_a_rectangle], ids=lambda mask: mask.__name__)
+def test_a_page_that_is_slow_to_draw_is_drawn_once_for_all_its_glyphs_and_told_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mask: Callable[[Canvas], None]
+) -> None:
+    path = page(tmp_path / "mask.pdf", paragraph, mask)
+    drawn: list[int] = []
+
+    def look() -> float | None:
+        document = PdfiumDocument(path, None)
+        with document.page(0) as opened:
+            ratio = opened.text_layer().hidden_ratio
+        document.close()
+        return ratio
+
+    def draw(*arguments: Any) -> bytes:
+        drawn.append(1)
+        return _drawn_part(*arguments)
+
+    one_by_one = look()
+    monkeypatch.setattr(pdfium_glyphs, "_drawn_part", draw)
+    monkeypatch.setattr(pdfium_glyphs, "_MAX_LOOK_S", -1.0)
+
+    assert look() == one_by_one
+    assert len(drawn) == 1

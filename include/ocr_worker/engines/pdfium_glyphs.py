@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import time
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ _CONTRAST_LEVELS = 12
 # 36 dpi: enough to tell that something is there.
 _LOOK_SCALE = 0.5
 _MAX_LOOK_PT = 3_000.0
+_MAX_LOOK_S = 1.0
 _COVERING_MARGIN_PT = 1.0
 # A smaller share of the page hides too little of its text to matter.
 _MIN_COVER_SHARE = 0.01
@@ -275,18 +277,36 @@ def _out_of_sight(page: Any, shown: Box, boxes: list[Box]) -> int:
     wide, high = shown.right - shown.left, shown.top - shown.bottom
     if not boxes or page.get_rotation() or not (0 < wide < _MAX_LOOK_PT and 0 < high < _MAX_LOOK_PT):
         return 0
-    hidden = 0
     page_width, page_height = (math.ceil(side * _LOOK_SCALE) for side in page.get_size())
+    hidden, parts = 0, []
     for box in boxes:
         above, below = (int((shown.top - edge) * _LOOK_SCALE) for edge in (box.top, box.bottom))
         begin, end = (max(0, int((edge - shown.left) * _LOOK_SCALE)) for edge in (box.left, box.right))
         # With a pixel around it, where its edge may be.
         top, bottom = max(0, above - 1), min(page_height, below + 2)
         left, right = max(0, begin - 1), min(page_width, end + 2)
-        if top >= bottom or left >= right:
+        if top < bottom and left < right:
+            parts.append((top, bottom, left, right))
+        else:
             hidden += 1
-            continue
-        seen = _drawn_part(page, (page_width, page_height), (left, top), right - left, bottom - top)
+    began = time.perf_counter()
+    while parts:
+        # One by one, as the rest of the page is skipped; but no page that is slow to draw so many times.
+        is_slow = time.perf_counter() - began > _MAX_LOOK_S
+        drawn, parts = (parts, []) if is_slow else (parts[:1], parts[1:])
+        hidden += _unseen(page, (page_width, page_height), drawn)
+    return hidden
+
+
+def _unseen(page: Any, size: tuple[int, int], parts: list[tuple[int, int, int, int]]) -> int:
+    """How many parts of a picture of the page, by their top, bottom, left and right, show nothing."""
+    tops, bottoms, lefts, rights = zip(*parts, strict=True)
+    first, begin, wide = min(tops), min(lefts), max(rights) - min(lefts)
+    drawn = _drawn_part(page, size, (begin, first), wide, max(bottoms) - first)
+    hidden = 0
+    for top, bottom, left, right in parts:
+        starts = range((top - first) * wide + left - begin, (bottom - first) * wide, wide)
+        seen = b"".join(drawn[start : start + right - left] for start in starts)
         hidden += max(seen) - min(seen) < _CONTRAST_LEVELS
     return hidden
 
