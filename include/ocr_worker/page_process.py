@@ -255,7 +255,7 @@ def main(arguments: list[str]) -> int:
     channel = int(arguments[0])
     try:
         # Without the module for sockets, which takes a while to load and makes no difference here.
-        with open(channel, "rb") as requests, open(channel, "wb", closefd=False) as answers:  # noqa: PTH123
+        with open(channel, "rb") as requests, open(channel, "wb", closefd=False) as answers:
             PageProcess(requests, answers, int(arguments[1])).serve()
     except MemoryError:
         # No clean-up: there is no memory for it.

@@ -58,12 +58,15 @@ class GlyphSample:
 
 
 class Box(NamedTuple):  # Made for many glyphs of every page, and a dataclass takes three times as long.
+    """Where something is on a page, in points."""
+
     left: float
     right: float
     bottom: float
     top: float
 
     def is_within(self, other: Box, margin: float = 0.0) -> bool:
+        """Whether all of it is in the other."""
         return (
             self.left >= other.left - margin
             and self.right <= other.right + margin
@@ -72,6 +75,7 @@ class Box(NamedTuple):  # Made for many glyphs of every page, and a dataclass ta
         )
 
     def is_outside(self, other: Box) -> bool:
+        """Whether none of it is in the other."""
         return (
             self.right <= other.left
             or self.left >= other.right
