@@ -130,7 +130,7 @@ def hear_of_documents(aws: LocalAws, install: Install) -> None:
     aws.client("sqs").send_message(QueueUrl=queue, MessageBody='{"s3_key": "new.pdf"}')
     settings = {"EVENTS_SQS_QUEUE_URL": queue}
     environment = airflow_environment(install.home(), aws.environment(), **settings)
-    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "10", "live"], environment)
+    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "40", "live"], environment)
     assert '"documents": 1' in told
 
 
