@@ -215,6 +215,10 @@ def test_a_burst_of_documents_starts_few_runs_and_doubled_or_strange_events_none
 
 
 def test_the_command_line_redrives_through_airflow_and_finds_nothing_wrong(stack: Stack):
+    stack.s3.put_object(Bucket=stack.bucket, Key="bad.pdf", Body=b"<html>503</html>")
+    letters = stack.up.environment["AIRFLOW__PDF_OPS__DLQ_SQS_QUEUE_URL"]
+    stack.until(lambda: waiting(stack.sqs, letters) and stack.is_quiet(), lambda: stack.runs("pdf_ocr"))
+
     counted = stack.command("redrive", "--class", "CORRUPT", "--dry-run", "--json")
     started = stack.command("redrive", "--class", "CORRUPT", "--yes", "--json")
     examined = stack.command("doctor", "--json")
