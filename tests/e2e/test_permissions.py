@@ -27,7 +27,7 @@ from samples.documents import text_pdf
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("permissions")]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("permissions")]
 
 # A worker that is killed again and again, in short: its message reaches the dead letters without a word.
 LOSE_MESSAGES = """
