@@ -27,7 +27,7 @@ from samples.documents import text_pdf
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("permissions")]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("permissions")]
 
 # A worker that is killed again and again, in short: its message reaches the dead letters without a word.
 LOSE_MESSAGES = """
@@ -110,7 +110,7 @@ def hear_of_documents(aws: LocalAws, install: Install) -> None:
     aws.client("sqs").send_message(QueueUrl=queue, MessageBody='{"s3_key": "new.pdf"}')
     settings = {"EVENTS_SQS_QUEUE_URL": queue}
     environment = airflow_environment(install.home(), aws.environment(), **settings)
-    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "10", "live"], environment)
+    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "40", "live"], environment)
     assert '"documents": 1' in told
 
 
