@@ -48,8 +48,8 @@ demo: $(READY) ## Run the real DAG on sample documents and a local AWS, and show
 demo-clean: $(READY) ## Stop the demo's local AWS and remove all that the demo made
 	@$(BIN)/python -m local_airflow clean
 
-up: $(READY) vendor-if-possible ## Start Airflow with its UI against a local AWS (PORT=8080; Ctrl-C stops all of it)
-	@$(BIN)/python -m local_airflow up --port $(PORT)
+up: $(READY) vendor-if-possible ## Start Airflow with its UI against a local AWS (PORT=8080; DOORBELL=1 starts runs at uploads; Ctrl-C stops it)
+	@$(BIN)/python -m local_airflow up --port $(PORT) $(if $(DOORBELL),--doorbell)
 
 vendor: $(VENDORED) ## Fetch what draws documents in the browser, by version and hash (npm, or one installed in .venv-node)
 

@@ -1,15 +1,17 @@
 """The REST API on this machine: status reads from the cache, beside a bare FastAPI route; and long listings.
 
-    python -m benchmarks.api [--seconds 10] [--documents 200000]
+    python -m benchmarks.api [--seconds 10] [--documents 200000] [--parts status,upload,listing]
 
 One server process and one client process. The ratio to the bare route says what keys, limits, cache, ids
-and the log cost. DynamoDB's own price of a page is what it reads; the emulator sorts anew each time.
+and the log cost. Uploads go to an S3 that keeps nothing, and listings to a DynamoDB with an index of SQLite:
+the local AWS holds objects in memory, and sorts a partition anew for each query.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import socket
 import statistics
 import subprocess
@@ -20,15 +22,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.stub_dynamodb import stub_dynamodb
 from local_aws import LocalAws
-from pdf_ops.api.ids import encode
+from pdf_ops.api.document_routes import Sort
+from pdf_ops.api.ids import Cursor, encode
 from pdf_ops.contract.attributes import item_of
 from pdf_ops.contract.state import StateStatus, listing_shard, new_listing_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.support.world import World
 
 CONNECTIONS = 16
+UPLOAD_BYTES = 2 * 2**30
+LISTING_ROUNDS = 31
+PARTS = ("status", "upload", "listing")
 BARE = """
 import sys, uvicorn
 from fastapi import FastAPI
@@ -125,86 +134,142 @@ def measure_status(aws: LocalAws, world: World, folder: Path, seconds: float) ->
         bare.wait()
 
 
-def _fill(world: World, documents: int) -> None:
-    began = datetime(2026, 1, 1, tzinfo=UTC)
-    batch: list[dict[str, Any]] = []
+class _Elsewhere:
+    """The local AWS, with other endpoints for some of its services."""
+
+    def __init__(self, aws: LocalAws, **endpoints: str) -> None:
+        self._aws, self._endpoints = aws, endpoints
+
+    def environment(self) -> dict[str, str]:
+        own = {f"AWS_ENDPOINT_URL_{service}": url for service, url in self._endpoints.items()}
+        return self._aws.environment() | own
+
+
+def measure_upload(aws: LocalAws, world: World, folder: Path) -> None:
+    """One upload of two gigabytes, into an S3 that keeps nothing: how much the process grows meanwhile."""
+    from tests.support.api import Api
+
+    from benchmarks.pipeline import stub_aws
+
+    block = random.randbytes(2**20)
+    with (
+        stub_aws(0) as s3,
+        Api(_Elsewhere(aws, S3=s3), world, folder) as api,
+        api.client() as client,
+    ):
+        for size in (32 * 2**20, UPLOAD_BYTES):  # The first one warms up.
+            before = peak = api.process().memory_info().rss
+            began = time.perf_counter()
+
+            def stream(size: int = size) -> Iterator[bytes]:
+                nonlocal peak
+                yield b"--x\r\nContent-Disposition: form-data; name=file; filename=a.pdf\r\n\r\n"
+                yield b"%PDF-1.7\n" + random.randbytes(16)
+                for _ in range(size // len(block) - 1):
+                    yield block
+                    peak = max(peak, api.process().memory_info().rss)
+                yield block[:-25] + b"\r\n--x--\r\n"
+
+            answer = client.post(
+                "/v1/documents/upload-document",
+                content=stream(),
+                headers={"Content-Type": "multipart/form-data; boundary=x"},
+                timeout=600,
+            )
+            took = time.perf_counter() - began
+            peak = max(peak, api.process().memory_info().rss)
+            if answer.status_code != 202 or answer.json()["size_bytes"] != size:
+                raise RuntimeError(answer.text)
+    _say(
+        f"an upload of {UPLOAD_BYTES:,} bytes: {took:.0f} s, {UPLOAD_BYTES / took / 1e6:.0f} MB/s; "
+        f"the process grew by {(peak - before) / 2**20:.0f} MB to {peak / 2**20:.0f} MB"
+    )
+
+
+def _many(documents: int) -> Iterator[dict[str, Any]]:
     for number in range(documents):
-        key = f"many/{number:07d}.pdf"
+        key = _key(number)
         status = StateStatus.FAILED if number % 100 == 0 else StateStatus.DONE
-        item = {
-            "s3_key": key,
-            "status": status.value,
-            "listing_shard": listing_shard(status, key),
-            "listing_key": new_listing_key(key, began + timedelta(seconds=number)),
-            "content_type": "application/pdf",
-        }
-        batch.append({"PutRequest": {"Item": item_of(item)}})
-        if len(batch) == 25:
-            world.dynamodb.batch_write_item(RequestItems={world.state_table: batch})
-            batch = []
+        yield item_of(
+            {
+                "s3_key": key,
+                "status": status.value,
+                "listing_shard": listing_shard(status, key),
+                "listing_key": _listing_key(number),
+                "content_type": "application/pdf",
+            }
+        )
 
 
-async def measure_listing(aws: LocalAws, world: World, documents: int) -> None:
-    """Pages of ten: what the index is asked for, and how long the emulator takes."""
-    from pdf_ops.api.aws import Aws
-    from pdf_ops.api.listing import Query, list_documents
+def _key(number: int) -> str:
+    return f"many/{number:07d}.pdf"
 
-    began = time.perf_counter()
-    _fill(world, documents)
-    _say(f"{documents:,} documents written in {time.perf_counter() - began:.0f} s")
-    calls: list[dict[str, Any]] = []
 
-    class Counting(Aws):
-        def client(self, service: str) -> Any:
-            made = aws.client(service)
-            query = made.query
+def _listing_key(number: int) -> str:
+    return new_listing_key(_key(number), datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=number))
 
-            def counted(**call: Any) -> Any:
-                answer = query(**call)
-                calls.append({"items": len(answer["Items"]), "scanned": answer["ScannedCount"]})
-                return answer
 
-            made.query = counted
-            return made
+def measure_listing(aws: LocalAws, world: World, folder: Path, documents: int) -> None:
+    """Pages of ten at the beginning, at page 1,000 and at the end, in turns; the index is a B-tree."""
+    from tests.support.api import Api
 
-    counting = Counting(aws_conn_id=None, region_name=None)
-    made = counting.client("dynamodb")
-    counting.client = lambda _: made  # type: ignore[method-assign]
-    start = began_at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=documents)
-    pages = {
-        1: None,
-        1_000: new_listing_key(f"many/{documents - 9_990:07d}.pdf", start - timedelta(seconds=9_990)),
-        documents // 10: new_listing_key("many/0000010.pdf", began_at - timedelta(seconds=documents - 10)),
-    }
-    for number, after in pages.items():
-        for statuses in ((), (StateStatus.FAILED,)):
-            calls.clear()
-            clock = time.perf_counter()
-            found = await list_documents(
-                counting, world.state_table, Query(limit=10, after=after, statuses=statuses)
-            )
-            spent_ms = (time.perf_counter() - clock) * 1000
-            what = "failed only" if statuses else "all"
-            _say(
-                f"page {number:>7,} {what:12} {len(found.keys):3} documents   {len(calls):3} queries   "
-                f"{sum(call['items'] for call in calls):4} entries read   {spent_ms:7.0f} ms on the emulator"
-            )
+    with (
+        stub_dynamodb(folder / "state.sqlite") as table,
+        Api(_Elsewhere(aws, DYNAMODB=table.endpoint), world, folder) as api,
+        api.client() as client,
+    ):
+        table.write(_many(documents))
+        for what, step, more in (("all", 1, {}), ("failed only", 100, {"status": "failed"})):
+            last = documents // step // 10 - 1
+            pages = sorted({1, min(1_000, last), last})
+            took: dict[int, list[float]] = {}
+            asked: dict[int, tuple[int, int]] = {}
+            for turn in range(LISTING_ROUNDS):
+                for page in pages:
+                    # The newest come first.
+                    first = (documents - 1) // step - 10 * (page - 1)
+                    after = _listing_key((first + 1) * step)
+                    cursor = {"cursor": str(Cursor(after, Sort.NEWEST.value))} if page > 1 else {}
+                    table.reset()
+                    began = time.perf_counter()
+                    answer = client.get("/v1/documents/list-document", params=cursor | more)
+                    took.setdefault(page, []).append((time.perf_counter() - began) * 1000)
+                    found = [document["s3_key"] for document in answer.raise_for_status().json()["documents"]]
+                    if found != [_key((first - place) * step) for place in range(10)]:
+                        raise RuntimeError(f"page {page}: {found}")
+                    asked[page] = (table.queries, table.entries)
+                if turn == 0:
+                    took.clear()  # It warms up.
+            for page, times in took.items():
+                _say(
+                    f"page {page:>7,} of {documents:,}, {what:12} {asked[page][0]:3} queries "
+                    f"{asked[page][1]:4} entries   median {statistics.median(times):6.1f} ms   "
+                    f"{statistics.median(times) / statistics.median(took[1]):5.2f} of page 1"
+                )
 
 
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
-    parser.add_argument("--documents", type=int, default=200_000, help="in the listing; 0 leaves it out")
+    parser.add_argument("--documents", type=int, default=200_000, help="in the listing")
+    parser.add_argument("--parts", default=",".join(PARTS), help="what to measure")
     options = parser.parse_args()
     from tests.support.world import World
 
     with tempfile.TemporaryDirectory(prefix="pdf_ops-bench-") as name:
         folder = Path(name)
         with LocalAws(folder / "aws", port=0, ecs_port=0) as aws, World(aws) as world:
-            measure_status(aws, world, folder, options.seconds)
-            if options.documents:
-                asyncio.run(measure_listing(aws, world, options.documents))
+            for part in options.parts.split(","):
+                match part:
+                    case "status":
+                        measure_status(aws, world, folder, options.seconds)
+                    case "upload":
+                        measure_upload(aws, world, folder)
+                    case "listing":
+                        measure_listing(aws, world, folder, options.documents)
+                    case _:
+                        parser.error(f"--parts: {part} is none of {', '.join(PARTS)}")
 
 
 if __name__ == "__main__":

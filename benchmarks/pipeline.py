@@ -49,10 +49,15 @@ IN_FLIGHT = 8
 UPLOADS = 16
 FOLDER_DOCUMENTS = 1_000
 SAMPLE_S = 0.1
-# The two that hold rows.
-BARE_OPERATORS = ("merge", "reconcile")
+# Those that hold rows.
+BARE_OPERATORS = ("plan_merge", "merge", "reconcile")
 # The tasks that can be run again by themselves when the run is over; the fleet's would start workers.
-REPEATED_TASKS = ("plan_fleet", "wait", "stop_fleet", "merge", "reconcile", "report", "gate")
+FLOOR = "fleet_is_due"
+"""A task that does nothing: what it takes is Airflow's own, and the DAG files' imports."""
+REPEATED_TASKS = (
+    *("plan_fleet", "wait", "stop_fleet"),
+    *("plan_merge", "merge", "publish", "reconcile", "report", "gate"),
+)
 _TASK = re.compile(r"\[DAG TEST\] (starting|end task) task_id=(\S+) map_index=(-?\d+)")
 _RUN = re.compile(r"DagRun Finished: .*?run_id=([^,\s]+),.*?state=(\w+)")
 
@@ -341,8 +346,10 @@ def _run_part(place: Any, run: DagRun, used: Mapping[str, float], documents: int
     part.add("peak memory of all workers together", round(run.workers_peak_bytes / 1e6), "MB")
     # All tasks one after another in one process, which nobody deploys: no limit, but nothing is hidden.
     part.add("peak memory of `airflow dags test`", round(run.peak_bytes / 1e6), "MB")
-    for name in ("list", "enqueue", "merge", "reconcile", "report"):
+    for name in ("list", "enqueue", "plan_merge", "merge", "publish", "reconcile", "report"):
         part.add(f"wall, task {name}", round(run.seconds_of(name), 1), "s")
+    shards = [task["wall_s"] for task in run.tasks if task["task"] == "merge"]
+    part.add(f"wall, the longest of {len(shards)} merging tasks", round(max(shards), 1), "s")
     by_worker = manifest["worker_id"].value_counts().to_pylist()
     part.details = {
         "equation": reconciliation["equation"],
@@ -357,24 +364,25 @@ def _tasks_part(aws: LocalAws, environment: Mapping[str, str], run: DagRun) -> P
     """Each task again, by ``airflow tasks test``: a process with all of Airflow in it, and nothing else."""
     part = Part("Peak memory of each Airflow task in a process of its own")
     python = [sys.executable, "-m", "airflow"]
-    commands = {"airflow, no task": [*python, "tasks", "list", DAG_ID]}
+    commands = {FLOOR: [*python, "tasks", "test", DAG_ID, FLOOR, run.run_id]}
+    shards = sum(task["task"] == "merge" for task in run.tasks)
     # One that the run has not frozen: everything is listed, looked up, and found read.
     moment = datetime.now(UTC).replace(microsecond=0).isoformat()
     commands["list"] = [*python, "tasks", "test", DAG_ID, "list", moment]
     commands["enqueue"] = [*python, "tasks", "test", "--map-index", "0", DAG_ID, "enqueue", run.run_id]
     for name in REPEATED_TASKS:
-        commands[name] = [*python, "tasks", "test", DAG_ID, name, run.run_id]
+        for number in range(shards if name == "merge" else 1):
+            index = ["--map-index", str(number)] if name == "merge" else []
+            shown = f"{name} {number}" if name == "merge" else name
+            commands[shown] = [*python, "tasks", "test", *index, DAG_ID, name, run.run_id]
     for name, command in commands.items():
         say(f"task {name}")
         usage = measure.run(command, env=dict(environment))
-        shutil.copy(measure.LOG, WORK / f"task-{name.split()[-1]}.log")
-        is_task = name != "airflow, no task"
-        part.add(name, round(usage.peak_rss_bytes / 1e6), "MB", TASK_LIMIT_MB if is_task else None)
-        part.details[name] = {
-            "wall_s": usage.wall_s,
-            "cpu_s": usage.cpu_s,
-            "peak_rss_bytes": usage.peak_rss_bytes,
-        }
+        shutil.copy(measure.LOG, WORK / f"task-{name}.log")
+        part.details[name] = vars_of(usage)
+        above = (usage.peak_rss_bytes - part.details[FLOOR]["peak_rss_bytes"]) / 1e6
+        said = "an empty task" if name == FLOOR else f"{name}, {above:.0f} above an empty task"
+        part.add(said, round(usage.peak_rss_bytes / 1e6), "MB", TASK_LIMIT_MB)
     # `airflow tasks test` has an API server and a database session in it, which a deployed task has not; nor
     # is a deployed task as bare as an operator by itself. What a deployed task takes lies between the two.
     for name in BARE_OPERATORS:
@@ -389,22 +397,30 @@ def _tasks_part(aws: LocalAws, environment: Mapping[str, str], run: DagRun) -> P
 
 def _run_operator(name: str, run_id: str) -> int:
     """An operator of the end of a run, again, with nothing of Airflow but its SDK."""
-    from pdf_ops.operators.merge import MergeManifestsOperator
+    from pdf_ops.contract.layout import Layout
+    from pdf_ops.operators.merge import MergeOperator
+    from pdf_ops.operators.plan_merge import PlanMergeOperator
     from pdf_ops.operators.reconcile import ReconcileOperator
 
-    operator = {"merge": MergeManifestsOperator, "reconcile": ReconcileOperator}[name](
-        task_id=name,
-        output_bucket=os.environ["OUTPUT_S3_BUCKET"],
-        output_prefix=os.environ.get("OUTPUT_S3_PREFIX", ""),
-        manifest_bucket=os.environ["MANIFEST_S3_BUCKET"],
-        manifest_prefix=os.environ["MANIFEST_S3_KEY"],
-        runs_table=os.environ["DYNAMO_RUNS_TABLE_NAME"],
-        run_id=run_id,
-        aws_conn_id=None,
-    )
+    places = {
+        "output_bucket": os.environ["OUTPUT_S3_BUCKET"],
+        "output_prefix": os.environ.get("OUTPUT_S3_PREFIX", ""),
+        "manifest_bucket": os.environ["MANIFEST_S3_BUCKET"],
+        "manifest_prefix": os.environ["MANIFEST_S3_KEY"],
+    }
+    arguments: dict[str, Any] = places | {
+        "task_id": name,
+        "runs_table": os.environ["DYNAMO_RUNS_TABLE_NAME"],
+        "run_id": run_id,
+        "aws_conn_id": None,
+    }
     context: Any = {"dag_run": None}
-    done = operator.execute(context)
-    return int(done["page_rows"])
+    if name == "plan_merge":
+        return len(PlanMergeOperator(**arguments).execute(context))
+    if name == "merge":
+        shard_uri = str(Layout(**places).merge_shard(run_id, 0))
+        return MergeOperator(shard_uri=shard_uri, **arguments).execute(context)["documents"]
+    return int(ReconcileOperator(**arguments).execute(context)["page_rows"])
 
 
 # --- enqueue ---------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """An S3 that lists as many keys as one asks for, and a DynamoDB that knows none of them.
 
 The local AWS sorts all its keys for each page, so listing a million of them would measure it and not us. This
-one makes up each page: real XML, a thousand keys, continuation tokens. What is put is taken and forgotten.
+one makes up each page: real XML, a thousand keys, continuation tokens. What is put, also in parts, is taken
+and forgotten.
 Run as ``python -m benchmarks.stub_aws``; it prints its address.
 """
 
@@ -17,6 +18,8 @@ PAGE_KEYS = 1_000
 FOLDERS = 10
 PREFIX = "incoming/"
 _LIST = '<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+_UPLOAD = b"<InitiateMultipartUploadResult><UploadId>upload</UploadId></InitiateMultipartUploadResult>"
+_UPLOADED = b'<CompleteMultipartUploadResult><ETag>"stub-1"</ETag></CompleteMultipartUploadResult>'
 _NOT_THERE = b"<Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>"
 
 
@@ -40,6 +43,11 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(200, b"", "application/xml")
 
     def do_POST(self) -> None:
+        if "X-Amz-Target" not in self.headers:
+            self._read()
+            is_begun = "uploads" in parse_qs(urlsplit(self.path).query, keep_blank_values=True)
+            self._answer(200, _UPLOAD if is_begun else _UPLOADED, "application/xml")
+            return
         body = json.loads(self._read())
         answer: dict[str, object] = {}
         if self.headers["X-Amz-Target"].endswith(".BatchGetItem"):

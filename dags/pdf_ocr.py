@@ -30,7 +30,8 @@ time: what has been read with the same bytes and settings is not read again.
 | `enqueue` | one message per document |
 | `plan_fleet`, `fleet`, `stop_fleet` | workers on ECS; always stopped in the end |
 | `wait` | progress, rate and time left; ends a run that stalls or fails too much |
-| `merge`, `reconcile` | one dataset, and the proof that no document is missing |
+| `plan_merge`, `merge`, `publish` | one dataset, merged shard by shard and published at once |
+| `reconcile` | the proof that no document is missing |
 | `report`, `gate` | what happened, what it cost, and whether the run succeeded |
 
 A run with nothing to do, and a dry run, skip everything between `list` and `report`.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import guarantees
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,11 @@ except importlib.metadata.PackageNotFoundError:
 else:
     os.environ["AIRFLOW_HOME"] = str(REPOSITORY / ".build" / f"airflow-{_airflow}")
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have a whole run fail if it leaves out what the README promises."""
+    guarantees.watch(config, REPOSITORY / "README.md")
 
 
 @pytest.fixture(scope="session")

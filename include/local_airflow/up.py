@@ -27,7 +27,9 @@ from local_airflow.demo import DAG_ID, PAGES, Place, load_samples
 from local_airflow.environment import airflow_environment
 from local_airflow.rest import AirflowApi
 from local_airflow.standalone import GRACE_S
+from local_airflow.uploads import doorbell_variables, tell_of_uploads
 from local_aws import LocalAws, LocalAwsError
+from local_aws.cli import export_lines
 from local_aws.running import find_running
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FOLDER = Path(".build/up")
+ENVIRONMENT_FILE = "operator.json"
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = GRACE_S + 20.0
 USER = "admin"
@@ -81,13 +84,13 @@ class Up:
             raise UpError(f"the local AWS ended by itself; its logs are in {self.aws.data}")
 
 
-def run_up(console: Console, *, port: int) -> int:
+def run_up(console: Console, *, port: int, has_doorbell: bool = False) -> int:
     """Start everything, say where it is, and wait for Ctrl-C."""
     try:
         with _interruptible(), contextlib.ExitStack() as stack:
             with console.status("Airflow starts, which takes half a minute …"):
-                up = stack.enter_context(airflow_up(FOLDER, port=port))
-            _describe(console, up)
+                up = stack.enter_context(airflow_up(FOLDER, port=port, has_doorbell=has_doorbell))
+            _describe(console, up, has_doorbell=has_doorbell)
             try:
                 while True:
                     up.check()
@@ -99,7 +102,12 @@ def run_up(console: Console, *, port: int) -> int:
         return 0
 
 
-def _describe(console: Console, up: Up) -> None:
+def _describe(console: Console, up: Up, *, has_doorbell: bool) -> None:
+    what = (
+        "The samples are in the bucket. Upload another document, and a run reads them all."
+        if has_doorbell
+        else "The samples are in the bucket, and the schedule is off: press Trigger in the UI."
+    )
     for line in (
         f"[green]Airflow is up:[/] {up.api.url}/dags/{DAG_ID}",
         f"  log in as [bold]{up.api.user}[/] with [bold]{up.api.password}[/]",
@@ -107,20 +115,24 @@ def _describe(console: Console, up: Up) -> None:
         f"  REST API        {up.api.url}/pdf-ops/docs",
         f"  local AWS       {up.aws.endpoint_url} (ECS {up.aws.ecs_endpoint_url})",
         f"  Airflow's log   {up.log}",
-        "The samples are in the bucket, and the schedule is off: press Trigger in the UI.",
+        '  in a terminal   eval "$(.venv/bin/python -m local_airflow env)", then pdf-ops status, aws s3 ls',
+        what,
         "Press Ctrl-C to stop all of it; nothing is kept.",
     ):
         console.print(line, highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
-def airflow_up(folder: Path, *, port: int, variables: Mapping[str, str] | None = None) -> Iterator[Up]:
+def airflow_up(
+    folder: Path, *, port: int, variables: Mapping[str, str] | None = None, has_doorbell: bool = False
+) -> Iterator[Up]:
     """Airflow on a local AWS, from ``with`` to the end of the block.
 
     Args:
         folder: For all that both keep; emptied of what an earlier one left.
         port: Of Airflow's UI and API; 0 takes a free one.
         variables: Environment variables for Airflow that differ.
+        has_doorbell: Whether documents that are uploaded start runs.
 
     Raises:
         UpError: If the port is in use, or Airflow does not come up.
@@ -144,15 +156,49 @@ def airflow_up(folder: Path, *, port: int, variables: Mapping[str, str] | None =
             **airflow_environment(home, place.environment),
             **sqlite.use_in(home),
             **_server_variables(ports, passwords),
+            **(doorbell_variables(aws) if has_doorbell else {}),
             **(variables or {}),
         }
+        if has_doorbell:
+            queue_url = environment["AIRFLOW__PDF_OPS__EVENTS_SQS_QUEUE_URL"]
+            tell_of_uploads(aws, bucket=place.environment["INPUT_S3_BUCKET"], queue_url=queue_url)
         api = AirflowApi(f"http://localhost:{ports[0]}", USER, _password(passwords))
         for one in taken:
             one.close()
+        place_file = folder / ENVIRONMENT_FILE
+        place_file.unlink(missing_ok=True)
+        place_file.touch(mode=0o600)
+        place_file.write_text(json.dumps(operator_variables(environment, api)), encoding="utf-8")
         process = stack.enter_context(_standalone(environment, log))
         up = Up(aws, api, environment, log, process)
         _wait_until_up(up)
         yield up
+
+
+def operator_variables(environment: Mapping[str, str], api: AirflowApi) -> dict[str, str]:
+    """What ``pdf-ops`` and AWS's tools need in another terminal."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(("AIRFLOW__PDF_OPS__", "AWS_")) or name == "AIRFLOW_HOME"
+    }
+    return kept | {
+        "PDF_OPS_AIRFLOW_URL": api.url,
+        "PDF_OPS_AIRFLOW_USERNAME": api.user,
+        "PDF_OPS_AIRFLOW_PASSWORD": api.password,
+    }
+
+
+def print_environment(folder: Path = FOLDER) -> int:
+    """Print the variables of the one that is up, as a shell takes them.
+
+    Raises:
+        LocalAwsError: If none is.
+    """
+    find_running(folder.resolve() / "aws")
+    found = json.loads((folder.resolve() / ENVIRONMENT_FILE).read_text(encoding="utf-8"))
+    print(export_lines(found))
+    return 0
 
 
 def _refuse_a_second_one(folder: Path) -> None:

@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from local_aws import long_queues, presigned
+from local_aws import enforcing, long_queues, presigned
 from local_aws.recording import Recorder, recording_app
 from local_aws.servers import BACKLOG, end_with_parent
 
@@ -30,11 +30,15 @@ def main() -> None:
     parser.add_argument("--socket", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--calls", type=Path)
+    parser.add_argument("--enforce", action="store_true")
     options = parser.parse_args()
     # What is in it is gone with it anyway: no need to wait for anyone.
     end_with_parent(options.parent, lambda: os._exit(1))
     long_queues.install()
-    presigned.install()
+    if options.enforce:
+        enforcing.install()
+    else:
+        presigned.install()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         recorder = Recorder(options.calls) if options.calls else None
         runner.run(_serve(options.socket, recorder))

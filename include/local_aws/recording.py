@@ -1,7 +1,7 @@
 """What is called: each request to the local AWS as the IAM action and the resource that AWS would check.
 
 So that a test can hold what the programs really do against ``include/permissions.json``. Callers are told
-apart by their access key id, see ``Caller``. Not for whether a call is allowed: the local AWS allows all.
+apart by their access key id, see ``Caller``. Not for whether a call is allowed: see ``local_aws.enforcing``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _CREDENTIAL = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/aws4_request")
 # Operations whose IAM action has another name: batches are checked as what they are made of.
-_ACTIONS = {
+ACTIONS = {
     "ChangeMessageVisibilityBatch": "ChangeMessageVisibility",
     "DeleteMessageBatch": "DeleteMessage",
     "SendMessageBatch": "SendMessage",
@@ -198,7 +198,7 @@ def _s3_calls(request: Request) -> Pairs:
 
 def _sqs_calls(operation: str, content: Mapping[str, Any], prefix: str) -> Pairs:
     name = str(content.get("QueueUrl") or content.get("QueueName", "")).rpartition("/")[2]
-    return [(_ACTIONS.get(operation, operation), prefix + name)]
+    return [(ACTIONS.get(operation, operation), prefix + name)]
 
 
 def _dynamodb_calls(operation: str, content: Mapping[str, Any], prefix: str) -> Pairs:
@@ -208,8 +208,11 @@ def _dynamodb_calls(operation: str, content: Mapping[str, Any], prefix: str) -> 
             for entry in content["TransactItems"]
             for kind, item in entry.items()
         ]
+    if "IndexName" in content:
+        return [(operation, f"{prefix}table/{content['TableName']}/index/{content['IndexName']}")]
     tables = list(content.get("RequestItems") or [content.get("TableName", "*")])
-    return [(operation, f"{prefix}table/{table}") for table in tables]
+    index = f"/index/{content['IndexName']}" if "IndexName" in content else ""
+    return [(operation, f"{prefix}table/{table}{index}") for table in tables]
 
 
 def _logs_calls(operation: str, content: Mapping[str, Any], prefix: str) -> Pairs:
@@ -229,6 +232,9 @@ def _ecs_calls(operation: str, content: Mapping[str, Any], prefix: str) -> Pairs
     if operation in ("DescribeTasks", "StopTask"):
         tasks = content.get("tasks") or [content.get("task")]
         return [(operation, f"{prefix}task/{cluster}/{str(task).rpartition('/')[2]}") for task in tasks]
+    if operation == "DescribeClusters":
+        clusters = content.get("clusters") or ["default"]
+        return [(operation, f"{prefix}cluster/{str(name).rpartition('/')[2]}") for name in clusters]
     if operation == "ListTasks":
         return [(operation, f"{prefix}container-instance/{cluster}/any")]
     return [(operation, "*")]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from local_aws import enforcing
 from local_aws.bootstrap import create_resources
 from local_aws.ecs_tasks import CONTROL_PATH, IMAGES_VARIABLE, SUBNET, parse_images
 from local_aws.recording import Call, Caller, read_calls
@@ -75,6 +76,8 @@ class LocalAws:
             container's command is added. ``LOCAL_AWS_IMAGES`` does the same.
         resources: The file of resources.
         is_recorded: Whether ``calls`` tells what was called, by whom.
+        is_enforced: Whether callers may do only what IAM policies allow, which is nothing at first: see
+            ``local_aws.enforcing``.
 
     Raises:
         LocalAwsError: If a port is in use, another one runs in the data folder, or a server does not start.
@@ -91,6 +94,7 @@ class LocalAws:
         images: Mapping[str, Sequence[str]] | None = None,
         resources: Path = RESOURCES_FILE,
         is_recorded: bool = False,
+        is_enforced: bool = False,
     ) -> None:
         self.data = data.resolve()
         self.region = region
@@ -99,6 +103,7 @@ class LocalAws:
         self._ports = (port, ecs_port)
         self._images = images or {}
         self._is_recorded = is_recorded
+        self._is_enforced = is_enforced
         self._servers: list[Server] = []
         self._cleanup = contextlib.ExitStack()
         self._clients: dict[str, Any] = {}
@@ -138,8 +143,11 @@ class LocalAws:
         data.start(
             "local_aws.data_server",
             port,
-            calls,
-            _ministack_environment(self.host, port.getsockname()[1], self.region),
+            [*calls, "--enforce"] if self._is_enforced else calls,
+            {
+                **_ministack_environment(self.host, port.getsockname()[1], self.region),
+                **(enforcing.ENVIRONMENT if self._is_enforced else {}),
+            },
         )
         ecs = Server("the local ECS", self.data / "ecs.log")
         stack.callback(ecs.stop, _ECS_GRACE_S)  # Before the data services: tasks use them to the last.
@@ -165,6 +173,8 @@ class LocalAws:
 
     def bootstrap(self) -> None:
         """Create the resources; what is there already stays."""
+        if self._is_enforced:
+            enforcing.create_callers(self.client("iam"))
         self._settings = create_resources(self.resources, self.client, self.region)
 
     def environment(self) -> dict[str, str]:
@@ -232,7 +242,7 @@ class LocalAws:
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_ENDPOINT_URL_ECS": self.ecs_endpoint_url,
             "AWS_ACCESS_KEY_ID": caller.value,
-            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_SECRET_ACCESS_KEY": enforcing.SECRET,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_REGION": self.region,
             # Nobody asks the network who we are.
@@ -249,7 +259,7 @@ class LocalAws:
         session = boto3.session.Session(
             botocore_session=botocore.session.Session(session_vars=hidden),
             aws_access_key_id=Caller.ADMINISTRATOR.value,
-            aws_secret_access_key="test",  # noqa: S106 -- no secret
+            aws_secret_access_key=enforcing.SECRET,
             region_name=self.region,
         )
         return session.client(

@@ -160,9 +160,11 @@ def _run(options: argparse.Namespace) -> int:
     from ocr_worker.aws import read_secret
     from ocr_worker.engines import tesseract
     from ocr_worker.isolation.kernel import hide_memory
+    from ocr_worker.output import load_parquet
     from ocr_worker.service import serve
 
     hide_memory()
+    load_parquet()
     settings = load(ServiceSettings, _flags(options))
     if settings.secret_name is not None:
         settings = load(ServiceSettings, _flags(options), asyncio.run(read_secret(settings)))
@@ -186,11 +188,14 @@ def _extract(options: argparse.Namespace, settings: WorkerSettings) -> int:
     from ocr_worker.engines import tesseract
     from ocr_worker.extract import Destination, Extraction
     from ocr_worker.isolation.kernel import hide_memory
+    from ocr_worker.output import load_parquet
 
     hide_memory()
     if settings.ocr is not OcrMode.OFF:
         tesseract.check_languages(settings.reading.languages)
     files = find_files(options.inputs, without=[options.out, *filter(None, [options.text_dir])])
+    if options.format is OutputFormat.PARQUET:
+        load_parquet()
     destination = Destination(folder=options.out, format=options.format, text_folder=options.text_dir)
     with choose_reporter(as_json=options.json) as reporter:
         extraction = Extraction(settings, files, destination, reporter, options.profile)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
@@ -30,6 +31,22 @@ ROW_GROUP_CHARACTERS = 4_000_000
 
 RowT = TypeVar("RowT", bound=Row)
 RowT_contra = TypeVar("RowT_contra", bound=Row, contravariant=True)
+
+
+def load_parquet() -> None:
+    """Import pyarrow without numpy, for a process that is the worker's alone.
+
+    pyarrow imports numpy where it finds it. It needs it for nothing that is done here, and it takes as long
+    as the rest of a worker's start. What imports numpy later finds it, and pyarrow goes on without.
+    """
+    if "pyarrow" in sys.modules or "numpy" in sys.modules:
+        return
+    modules: dict[str, Any] = sys.modules
+    modules["numpy"] = None  # How Python marks what is not to be found.
+    try:
+        import pyarrow.parquet  # noqa: F401
+    finally:
+        del modules["numpy"]
 
 
 class TableWriter(Protocol[RowT_contra]):

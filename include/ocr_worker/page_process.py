@@ -126,7 +126,7 @@ class PageProcess:
                 self._send(encode_pages(batch))
                 batch, characters, flushed = [], 0, time.monotonic()
         if batch:
-            self._send(encode_pages(batch))
+            self._write(encode_pages(batch))  # The end of the slice goes along with it.
 
     def _pages(self, document: Document, request: SliceRequest) -> Iterator[PageAnswer]:
         for index in range(request.first, min(request.last, document.page_count)):
@@ -138,7 +138,7 @@ class PageProcess:
                 with document.page(index) as page:
                     reading = self._reader.read(page, document.parser)
                 if reading.reason is MethodReason.NOTHING_DRAWN and not request.is_careful:
-                    self._check_contents(request, index, document.page_count)
+                    self._check_contents(document, request, index)
             except PdfOpsError as first:
                 reading, error = self._by_second(request, index, document.page_count, first)
             total_ms = watch.lap_ms()
@@ -170,19 +170,23 @@ class PageProcess:
             self._second = (request.path, open_second(request.path, request.password))
         return self._second[1]
 
-    def _check_contents(self, request: SliceRequest, index: int, page_count: int) -> None:
+    def _check_contents(self, first: Document, request: SliceRequest, index: int) -> None:
         """Tell an empty page from one whose contents pdfium cannot unpack: it says the same of both.
 
         Raises:
             PdfOpsError: CORRUPT/page_unreadable or BOMB/….
         """
-        if page_count > MAX_CHECKED_PAGES:
+        from ocr_worker.engines.pdfium import PdfiumDocument
+
+        if isinstance(first, PdfiumDocument) and first.has_unpacked(index):
+            return
+        if first.page_count > MAX_CHECKED_PAGES:
             return
         try:
             document = self._second_document(request)
         except PdfOpsError:
             return  # It cannot tell.
-        if document.page_count == page_count:
+        if document.page_count == first.page_count:
             with document.page(index) as page:
                 page.check_contents()
 
@@ -229,8 +233,11 @@ class PageProcess:
         return self._requests.read(size)
 
     def _send(self, content: bytes) -> None:
-        self._answers.write(HEADER.pack(len(content)) + content)
+        self._write(content)
         self._answers.flush()
+
+    def _write(self, content: bytes) -> None:
+        self._answers.write(HEADER.pack(len(content)) + content)
 
     def _mark(self, index: int) -> None:
         os.pwrite(self._mark_fd, MARK.pack(index), 0)

@@ -35,11 +35,13 @@ MIN_ALPHANUMERIC = 0.4
 MIN_JUDGED = 100
 SAMPLE_CHARACTERS = 1_000
 
-_PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]")
-_REPLACED = re.compile("\ufffd")
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+# Compiled when they are needed: where there is a bad character.
+_PRIVATE = "[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]"
+_REPLACED = "\ufffd"
+_CONTROL = "[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffe\uffff]"
 _CID = re.compile(r"\(cid:\d+\)")
-_BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd\ufffe\uffff\U000f0000-\U0010fffd]|\\(cid:")
+# One set and no alternatives, which would take four times as long to look for.
+_BAD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd\ufffe\uffff\U000f0000-\U0010fffd]")
 _SPACE = re.compile(r"\s+")
 _LETTERS = re.compile("[a-z]{2,}")
 _OTHER_LETTER = re.compile(r"[^\W\d_a-z]")
@@ -77,6 +79,22 @@ _FOLLOWERS = {
     "z": "aceiknouyz",
 }
 _COMMON_PAIRS = frozenset(first + second for first, row in _FOLLOWERS.items() for second in row)
+# Most words of a page were on the pages before it.
+_MAX_KNOWN_WORDS = 10_000
+_MAX_KNOWN_LETTERS = 20
+
+
+class _PairsOfWords(dict[str, int]):
+    """How many of a word's neighbouring letters commonly stand together, by word."""
+
+    def __missing__(self, word: str) -> int:
+        count = sum(map(_COMMON_PAIRS.__contains__, map(add, word, word[1:])))
+        if len(self) < _MAX_KNOWN_WORDS and len(word) <= _MAX_KNOWN_LETTERS:
+            self[word] = count
+        return count
+
+
+_pairs_of_words = _PairsOfWords()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +151,12 @@ def judge(layer: TextLayer, *, trust_invisible: bool = False) -> Verdict:
 
 def _bad_characters(text: str, characters: int) -> tuple[float, MethodReason | None]:
     """Share of characters that cannot be meant, and the worst kind of them if there are too many."""
-    if _BAD.search(text) is None:
+    if _BAD.search(text) is None and "(cid:" not in text:
         return 0.0, None
     counts = {
-        MethodReason.PRIVATE_USE_GLYPHS: len(_PRIVATE.findall(text)),
-        MethodReason.REPLACEMENT_CHARACTERS: len(_REPLACED.findall(text)),
-        MethodReason.CONTROL_CHARACTERS: len(_CONTROL.findall(text)),
+        MethodReason.PRIVATE_USE_GLYPHS: len(re.findall(_PRIVATE, text)),
+        MethodReason.REPLACEMENT_CHARACTERS: text.count(_REPLACED),
+        MethodReason.CONTROL_CHARACTERS: len(re.findall(_CONTROL, text)),
         MethodReason.CID_RUNS: sum(len(run) for run in _CID.findall(text)),
     }
     ratio = min(1.0, sum(counts.values()) / characters)
@@ -152,12 +170,11 @@ def wordlike_ratio(text: str) -> float | None:
     if not sample.isascii():
         sample = _ACCENT.sub("", unicodedata.normalize("NFD", sample))
     words = _LETTERS.findall(sample)
-    joined = " ".join(words)
-    if len(_OTHER_LETTER.findall(sample)) > len(joined) - len(words):
+    letters = sum(map(len, words))
+    if not sample.isascii() and len(_OTHER_LETTER.findall(sample)) >= max(1, letters):
         return None  # Another script.
-    pairs = len(joined) - 2 * len(words) + 1
-    common = sum(map(_COMMON_PAIRS.__contains__, map(add, joined, joined[1:])))
-    return common / pairs if pairs >= MIN_PAIRS else None
+    pairs = letters - len(words)
+    return sum(map(_pairs_of_words.__getitem__, words)) / pairs if pairs >= MIN_PAIRS else None
 
 
 def is_gibberish(text: str, word_ratio: float | None) -> bool:

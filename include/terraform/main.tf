@@ -27,7 +27,10 @@ locals {
   mwaa_bucket = var.mwaa == null ? {} : {
     mwaa = { name = "${local.name}-mwaa-${local.bucket_suffix}", versioning = true }
   }
-  queues    = { for key, queue in local.resources.queues : key => merge(queue, { name = "${var.name_prefix}${queue.name}" }) }
+  queues = {
+    for key, queue in local.resources.queues : key => merge(queue, { name = "${var.name_prefix}${queue.name}" })
+    if key != "events" || var.rings_doorbell
+  }
   tables    = { for key, table in local.resources.tables : key => merge(table, { name = "${var.name_prefix}${table.name}" }) }
   log_group = local.resources.log_groups[local.container.log_group]
 
@@ -56,6 +59,7 @@ locals {
     manifest_s3_key        = local.manifest_prefix
     sqs_queue_url          = module.queue.urls["documents"]
     dlq_sqs_queue_url      = module.queue.urls["dead_letters"]
+    events_sqs_queue_url   = try(module.queue.urls["events"], "")
     dynamo_table_name      = module.tables.names["state"]
     dynamo_runs_table_name = module.tables.names["runs"]
     ecs_cluster            = module.fleet.cluster
@@ -70,7 +74,10 @@ locals {
   }
   settings = merge(local.own_settings, var.airflow_settings)
   # MWAA refuses options without a value; without one, the setting's default holds.
-  configuration_options = { for name, value in local.settings : "pdf_ops.${name}" => value if value != "" }
+  configuration_options = merge(
+    { for name, value in local.settings : "pdf_ops.${name}" => value if value != "" },
+    { for name, value in var.api_settings : "pdf_ops_api.${name}" => value if value != "" },
+  )
 }
 
 module "encryption" {
@@ -90,7 +97,11 @@ module "buckets" {
   tags             = local.tags
 
   expirations = {
-    output   = { "${local.output_prefix}by_document/" = var.page_file_days }
+    # Staged files are removed when they are published; these are of runs that never were.
+    output = {
+      "${local.output_prefix}by_document/" = var.page_file_days
+      "${local.output_prefix}staged/"      = var.page_file_days
+    }
     manifest = { "${local.manifest_prefix}runs/" = var.run_file_days }
   }
 }
@@ -158,6 +169,7 @@ module "permissions" {
     manifest_prefix     = local.manifest_prefix
     queue_arn           = module.queue.arns["documents"]
     dead_letters_arn    = module.queue.arns["dead_letters"]
+    events_arn          = try(module.queue.arns["events"], "")
     state_table_arn     = module.tables.arns["state"]
     runs_table_arn      = module.tables.arns["runs"]
     cluster             = module.fleet.cluster
@@ -217,13 +229,13 @@ module "monitoring" {
 
 module "events" {
   source = "./modules/events"
-  count  = var.sends_events ? 1 : 0
+  count  = var.sends_events || var.rings_doorbell ? 1 : 0
 
   account    = local.account
   bucket     = local.bucket_names["input"]
   bucket_arn = local.bucket_arns["input"]
-  queue_arn  = module.queue.arns["documents"]
-  queue_url  = module.queue.urls["documents"]
+  queue_arn  = module.queue.arns[var.rings_doorbell ? "events" : "documents"]
+  queue_url  = module.queue.urls[var.rings_doorbell ? "events" : "documents"]
   prefix     = var.input_prefix
   suffixes   = var.event_suffixes
 }

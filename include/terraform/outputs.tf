@@ -5,12 +5,20 @@ output "mwaa_configuration_options" {
 
 output "airflow_environment" {
   description = "The same as environment variables, for any other Airflow."
-  value       = { for name, value in local.settings : "AIRFLOW__PDF_OPS__${upper(name)}" => value }
+  value = merge(
+    { for name, value in local.settings : "AIRFLOW__PDF_OPS__${upper(name)}" => value },
+    { for name, value in var.api_settings : "PDF_OPS_${upper(name)}" => value },
+  )
 }
 
 output "control_plane_policy_arn" {
   description = "What the role of an Airflow that is there already needs: attach it, or set airflow_role_name."
   value       = aws_iam_policy.control_plane.arn
+}
+
+output "worker_policy" {
+  description = "What a worker outside of ECS needs, as JSON: the workers' own role can be taken by ECS alone."
+  value       = module.permissions.policies["worker"]
 }
 
 output "repository_url" {

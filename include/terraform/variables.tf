@@ -262,6 +262,17 @@ variable "sends_events" {
   default     = false
 }
 
+variable "rings_doorbell" {
+  description = "Whether S3 tells a queue of its own about each new document, so that the DAG pdf_doorbell starts a run at once. Replaces all notifications of the input bucket; not together with sends_events."
+  type        = bool
+  default     = false
+
+  validation {
+    condition     = !(var.rings_doorbell && var.sends_events)
+    error_message = "S3 sends an event to one queue: either sends_events, for workers that run all the time, or rings_doorbell, for runs."
+  }
+}
+
 variable "event_suffixes" {
   description = "Only keys that end like this are sent by S3, which tells capital letters apart."
   type        = list(string)
@@ -323,4 +334,15 @@ variable "airflow_settings" {
   description = "Further settings of the control plane, by their names in docs/settings.md, such as schedule or slack_conn_id."
   type        = map(string)
   default     = {}
+}
+
+variable "api_settings" {
+  description = "Settings of the REST API in Airflow, by their variables in docs/settings.md without PDF_OPS_ and in lower case, such as max_upload_mb."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for name in keys(var.api_settings) : can(regex("^[a-z][a-z0-9_]*$", name))])
+    error_message = "Accepted: names in lower case, such as max_upload_mb."
+  }
 }

@@ -3,64 +3,40 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
+
+from pdf_ops.commands import api, doctor, redrive, runs
+from pdf_ops.commands.session import EXIT_CODES, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# In the order of the help; each module adds its commands.
+GROUPS = (
+    runs,
+    redrive,
+    doctor,
+    api,
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="pdf-ops",
+        description="Watch runs, see what failed, send it round again, check the deployment.",
+        epilog="Settings are Airflow's: AIRFLOW__PDF_OPS__INPUT_S3_BUCKET and so on; AWS credentials are "
+        f"those of the AWS CLI. {EXIT_CODES}.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for group in GROUPS:
+        group.add_to(commands)
+    return parser
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; gives the exit code."""
-    parser = argparse.ArgumentParser(prog="pdf-ops", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-
-    api = commands.add_parser("api", help="serve the REST API by itself")
-    api.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
-    api.add_argument("--port", type=int, default=8090, help="port to listen on (default %(default)s)")
-    api.add_argument(
-        "--insecure-local", action="store_true", help="no API keys; only on an address of this machine"
-    )
-    api.set_defaults(run=_serve)
-
-    key = commands.add_parser(
-        "api-key", help="make an API key: the key itself, and its entry for the settings"
-    )
-    key.add_argument("name", help="whose it is; shown in logs")
-    key.add_argument(
-        "--scopes", default="read", help="read, upload, redrive, with commas (default %(default)s)"
-    )
-    key.set_defaults(run=_make_key)
-
-    options = parser.parse_args(arguments)
-    exit_code: int = options.run(options)
-    return exit_code
-
-
-def _serve(options: argparse.Namespace) -> int:
-    from pdf_ops.api.standalone import StartError, serve
-    from pdf_ops.exceptions import SettingsError
-
-    try:
-        serve(host=options.host, port=options.port, is_insecure=options.insecure_local)
-    except (StartError, SettingsError) as error:
-        sys.stderr.write(f"pdf-ops api: {error}\n")
-        return 2
-    return 0
-
-
-def _make_key(options: argparse.Namespace) -> int:
-    from pdf_ops.api.access import ApiKeyError, Scope, new_key
-
-    try:
-        scopes = frozenset(Scope(one.strip()) for one in options.scopes.split(","))
-        key, entry = new_key(options.name, scopes)
-    except (ApiKeyError, ValueError) as error:
-        sys.stderr.write(f"pdf-ops api-key: {error}; scopes are {', '.join(Scope)}\n")
-        return 2
-    sys.stdout.write(f"key    {key}\nentry  {entry}\n")
-    sys.stderr.write("Give the key to its owner; it is shown only now. Add the entry to PDF_OPS_API_KEYS.\n")
-    return 0
+    return run_command(build_parser().parse_args(arguments))
 
 
 if __name__ == "__main__":

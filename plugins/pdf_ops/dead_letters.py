@@ -23,6 +23,8 @@ MAX_SECONDS = 30.0
 VISIBILITY_TIMEOUT_S = 60
 SAMPLES = 5
 _EMPTY_RECEIVES = 3
+_LETTERS_PER_S = 50
+"""Slower than SQS gives them out by ten, also from another region."""
 _UNSAID = "no class"
 
 
@@ -67,7 +69,7 @@ class Triage:
                     "messages": group.messages,
                     "samples": group.samples,
                     "message": group.message,
-                    "what_to_do": _what_to_do(group.label),
+                    "what_to_do": what_to_do(group.label),
                 }
                 for group in self.groups
             ],
@@ -157,6 +159,10 @@ class LetterReader:
     def batches(self) -> Iterator[list[Letter]]:
         """The messages that have not been seen yet, as they are received."""
         deadline = time.monotonic() + self.max_s
+        # None may come back before the queue is seen to its end. No longer than that: what a killed
+        # process has in hand is hidden for as long.
+        expected_s = count_letters(self.client, self.queue_url) / _LETTERS_PER_S
+        hidden_s = round(VISIBILITY_TIMEOUT_S + min(self.max_s, expected_s))
         seen: set[str] = set()
         empty = 0
         while empty < _EMPTY_RECEIVES:
@@ -167,8 +173,7 @@ class LetterReader:
                 QueueUrl=self.queue_url,
                 MaxNumberOfMessages=10,
                 WaitTimeSeconds=0,
-                # None may come back before the queue is seen to its end.
-                VisibilityTimeout=max(VISIBILITY_TIMEOUT_S, int(self.max_s) + 30),
+                VisibilityTimeout=hidden_s,
                 MessageAttributeNames=["All"],
                 MessageSystemAttributeNames=["SentTimestamp"],
             ).get("Messages", [])
@@ -194,6 +199,36 @@ class LetterReader:
         return len(gone)
 
 
+def count_letters(client: Any, queue_url: str) -> int:
+    """How many messages SQS says there are, also those that somebody is looking at."""
+    answer = client.get_queue_attributes(
+        QueueUrl=queue_url,
+        AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
+    )
+    return sum(int(count) for count in answer.get("Attributes", {}).values())
+
+
+def peek(client: Any, queue_url: str, *, calls: int = 10) -> list[Letter]:
+    """A sample of the messages, hidden from nobody, not even for a moment.
+
+    With no visibility timeout a received message is there at once for whoever comes next. It counts as
+    a receive, which means nothing in a queue that has no redrive policy of its own.
+    """
+    found: dict[str, Letter] = {}
+    for _ in range(calls):
+        received = client.receive_message(
+            QueueUrl=queue_url,
+            MaxNumberOfMessages=10,
+            WaitTimeSeconds=0,
+            VisibilityTimeout=0,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["SentTimestamp"],
+        ).get("Messages", [])
+        for message in received:
+            found[message["MessageId"]] = Letter.of(message)
+    return list(found.values())
+
+
 def triage(
     client: Any, queue_url: str, run_id: str, *, max_messages: int = MAX_MESSAGES, max_s: float = MAX_SECONDS
 ) -> Triage:
@@ -206,11 +241,7 @@ def triage(
         max_messages: Stop after so many.
         max_s: Stop after so many seconds.
     """
-    answer = client.get_queue_attributes(
-        QueueUrl=queue_url,
-        AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
-    )
-    found = Triage(in_queue=sum(int(count) for count in answer.get("Attributes", {}).values()))
+    found = Triage(in_queue=count_letters(client, queue_url))
     groups: dict[str, LetterGroup] = {}
     with LetterReader(client, queue_url, max_messages=max_messages, max_s=max_s) as reader:
         for batch in reader.batches():
@@ -246,7 +277,8 @@ def _put_back(client: Any, queue_url: str, receipts: list[str]) -> None:
         )
 
 
-def _what_to_do(label: str) -> str:
+def what_to_do(label: str) -> str:
+    """What helps against an error, by its class and code."""
     try:
         return ErrorKind.parse(label).what_to_do
     except ValueError:

@@ -1,4 +1,4 @@
-"""The objects of a run in S3: listed, read many at a time in order, written and removed.
+"""The objects of a run in S3: listed, read many at a time in order, written, copied and removed.
 
 Every call goes through the Amazon provider's hook. Not for knowing where an object lives: that is
 ``pdf_ops.contract.layout``.
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pdf_ops.contract.layout import S3Uri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
     from pathlib import Path
+
+    from botocore.exceptions import ClientError
 
 T = TypeVar("T")
 
@@ -167,7 +169,23 @@ class ObjectStore:
         """Write a file, in parts if it is large."""
         self.hook.load_file(filename=path, key=uri.key, bucket_name=uri.bucket, replace=True)
 
-    def remove(self, uris: Sequence[S3Uri]) -> None:
+    def copy(self, source: S3Uri, target: S3Uri) -> bool:
+        """Copy an object of at most 5 GB within S3, or say that there is none."""
+        from botocore.exceptions import ClientError
+
+        try:
+            self.client.copy_object(
+                Bucket=target.bucket,
+                Key=target.key,
+                CopySource={"Bucket": source.bucket, "Key": source.key},
+            )
+        except ClientError as error:
+            if _is_missing(error):
+                return False
+            raise
+        return True
+
+    def remove(self, uris: Iterable[S3Uri]) -> None:
         """Remove objects; one that is not there is no error."""
         for uri in uris:
             self.client.delete_object(Bucket=uri.bucket, Key=uri.key)
@@ -178,7 +196,7 @@ class ObjectStore:
         try:
             return self.client.get_object(Bucket=uri.bucket, Key=uri.key)
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in ("NoSuchKey", "404"):
+            if _is_missing(error):
                 return None
             raise
 
@@ -193,6 +211,10 @@ class ObjectStore:
             for chunk in body.iter_chunks(_CHUNK_BYTES):
                 file.write(chunk)
         return ReadObject(uri, path=path)
+
+
+def _is_missing(error: ClientError) -> bool:
+    return error.response.get("Error", {}).get("Code") in ("NoSuchKey", "404")
 
 
 def _drain(body: Any) -> bytes:

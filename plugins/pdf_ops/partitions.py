@@ -6,6 +6,7 @@ reconciling stay within a small worker's memory. Not for anything that outlives 
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import TYPE_CHECKING, Any, Self
 from zlib import crc32
@@ -17,14 +18,22 @@ if TYPE_CHECKING:
 
 MAX_PARTITIONS = 256
 _BUFFERED_ROWS = 10_000
+# M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h.
+_MALLOC_OPTIONS = ((-8, 1), (-3, 256 * 1024), (-1, 256 * 1024))
 
 
 def return_freed_memory() -> None:
-    """Have Arrow take memory from the system's allocator, which gives it back sooner than Arrow's own.
+    """Have what is freed go back to the system, so that a task's memory does not grow with its rows.
 
-    Arrow looks when it is loaded, which in a task is after this.
+    Arrow takes memory from the system's allocator, which gives it back sooner than Arrow's own; Arrow
+    looks when it is loaded, which in a task is after this. glibc keeps a heap per thread and, from the
+    first large buffer on, large ones too: a row group's then stay. It is told not to.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # macOS and musl have none.
+        for option, value in _MALLOC_OPTIONS:
+            mallopt(option, value)
 
 
 def partitions_for(amount: int, each: int) -> int:

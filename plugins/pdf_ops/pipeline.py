@@ -18,7 +18,9 @@ from pdf_ops.notifications.slack import slack_callbacks
 from pdf_ops.operators.enqueue import PdfEnqueueOperator
 from pdf_ops.operators.fleet import PdfFleetOperator, PlanFleetOperator, StopFleetOperator
 from pdf_ops.operators.gate import GateOperator
-from pdf_ops.operators.merge import MergeManifestsOperator
+from pdf_ops.operators.merge import MergeOperator
+from pdf_ops.operators.plan_merge import PlanMergeOperator
+from pdf_ops.operators.publish import PublishOperator
 from pdf_ops.operators.reconcile import ReconcileOperator
 from pdf_ops.operators.report import ReportOperator
 from pdf_ops.sensors.completion import RunCompletionSensor
@@ -215,15 +217,17 @@ def read_and_publish(sent: Any, listing: Any) -> None:
             task_id="stop_fleet", cluster="{{ setting('ecs_cluster') }}", **aws
         ).as_teardown(setups=plan_fleet)
 
-    with TaskGroup("publish", prefix_group_id=False, tooltip="One dataset, and the proof that it is whole"):
+    with TaskGroup("dataset", prefix_group_id=False, tooltip="One dataset, and the proof that it is whole"):
         # Also when the wait failed: what has been read is not read again, so this run must publish it.
-        merge = MergeManifestsOperator(
-            task_id="merge",
+        plan_merge = PlanMergeOperator(
+            task_id="plan_merge",
             **PLACES,
             input_bucket="{{ setting('input_s3_bucket') }}",
             trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
             **aws,
         )
+        merge = MergeOperator.partial(task_id="merge", **PLACES, **aws).expand(shard_uri=plan_merge.output)
+        publish = PublishOperator(task_id="publish", **PLACES, **aws)
         reconcile = ReconcileOperator(task_id="reconcile", **PLACES, listing=listing, outlets=[pages], **aws)
 
     report = ReportOperator(
@@ -244,4 +248,5 @@ def read_and_publish(sent: Any, listing: Any) -> None:
 
     sent >> [fleet, fleet_is_due]
     plan_fleet >> fleet_is_due >> wait >> stop_fleet
-    [wait, stop_fleet] >> merge >> reconcile >> report >> gate
+    [wait, stop_fleet] >> plan_merge
+    merge >> publish >> reconcile >> report >> gate

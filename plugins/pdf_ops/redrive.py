@@ -5,6 +5,7 @@ Only selects: nothing is sent or deleted here. Letters are looked at and put bac
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 from pdf_ops.contract.layout import S3Uri
 from pdf_ops.contract.state import state_key
 from pdf_ops.dead_letters import LetterReader
+from pdf_ops.objects import ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from pdf_ops.contract.layout import Layout
     from pdf_ops.dead_letters import Letter
-    from pdf_ops.objects import ObjectStore
+    from pdf_ops.settings import Settings
 
 MAX_LETTERS = 110_000
 """SQS has at most 120,000 messages of a queue in flight."""
@@ -78,6 +81,36 @@ def documents_of(letter: Letter, default_bucket: str) -> Iterator[S3Uri]:
         is_named = letter.s3_key is not None and len(letter.documents) > 1
         if not is_named or state_key(source.bucket, source.key, default_bucket) == letter.s3_key:
             yield source
+
+
+def select(
+    criteria: Criteria, settings: Settings, *, sqs: Any, s3: Any, limit: int, max_s: float = MAX_SECONDS
+) -> Selection:
+    """Look for what is asked for, where it has to be looked for: what a dry run counts.
+
+    Args:
+        criteria: What is asked for.
+        settings: Where queue, buckets and dataset are.
+        sqs: A client.
+        s3: A client.
+        limit: Stop at so many documents.
+        max_s: Stop looking through letters after so many seconds.
+    """
+    if criteria.confidence_below is not None:
+        return select_results(ObjectStore(client=s3), settings.layout, criteria, limit=limit)
+    return select_letters(
+        sqs,
+        settings.dlq_sqs_queue_url,
+        criteria,
+        default_bucket=settings.input_s3_bucket,
+        limit=limit,
+        max_s=max_s,
+    )
+
+
+def new_run_id(now: datetime) -> str:
+    """The id of a run of ``pdf_redrive`` that somebody asks for from outside Airflow."""
+    return f"redrive__{now:%Y-%m-%dT%H:%M:%S.%fZ}_{uuid.uuid4().hex[:6]}"
 
 
 def select_letters(

@@ -1,6 +1,7 @@
 """What a run's rows say about it: outcomes, errors, timings, throughput, slowest documents.
 
-Fed table by table while merging, and of constant size. Not for showing: the report does that.
+Fed table by table while merging, of constant size, and added up from the tasks that merge a run
+together. Not for showing: the report does that.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
 STAGES = ("open_ms", "text_ms", "render_ms", "prepare_ms", "ocr_ms", "total_ms")
@@ -21,6 +24,7 @@ SAMPLES = 5
 # 16 buckets for each doubling: a quantile is at most 2.2 % off.
 _BUCKETS_PER_DOUBLING = 16
 _MINUTE_MS = 60_000
+_SUMS = ("page_rows", "size_bytes", "characters", "cpu_ms", "attempts")
 
 
 class Histogram:
@@ -55,6 +59,16 @@ class Histogram:
             if seen >= wanted:
                 return float(2 ** ((bucket + 0.5) / _BUCKETS_PER_DOUBLING))
         return 0.0
+
+    def state(self) -> dict[str, Any]:
+        """All of it, for ``add_state`` elsewhere."""
+        return {"count": self.count, "total": self.total, "buckets": sorted(self._buckets.items())}
+
+    def add_state(self, state: Mapping[str, Any]) -> None:
+        """Add what another one has counted."""
+        self.count += state["count"]
+        self.total += state["total"]
+        self._buckets.update(dict(state["buckets"]))
 
     def as_json(self) -> dict[str, Any]:
         """The figures that a report shows."""
@@ -125,9 +139,42 @@ class RunStatistics:
             for item in counts.to_pylist():
                 self._page_errors[item["error_class"], item["error_code"] or ""] += item["count_all"]
 
+    def state(self) -> dict[str, Any]:
+        """All of it as JSON, for ``add_state`` in another task."""
+        return {
+            "documents": dict(self.documents),
+            "pages": dict(self.pages),
+            "stages": {stage: histogram.state() for stage, histogram in self.stages.items()},
+            "document_ms": self.document_ms.state(),
+            "minutes": {name: sorted(minutes.items()) for name, minutes in self._minutes.items()},
+            "slowest": sorted(self._slowest, key=_slowest_first),
+            "errors": [[*key, entry.count, entry.samples] for key, entry in sorted(self._errors.items())],
+            "page_errors": [[*key, count] for key, count in sorted(self._page_errors.items())],
+        } | {name: getattr(self, name) for name in _SUMS}
+
+    def add_state(self, state: Mapping[str, Any]) -> None:
+        """Add what another one has counted."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + state[name])
+        self.documents.update(state["documents"])
+        self.pages.update(state["pages"])
+        for stage, histogram in self.stages.items():
+            histogram.add_state(state["stages"][stage])
+        self.document_ms.add_state(state["document_ms"])
+        for name, minutes in self._minutes.items():
+            minutes.update(dict(state["minutes"][name]))
+        for duration_ms, uri, details in state["slowest"]:
+            self._keep_slowest((duration_ms, uri, details))
+        for *key, count, samples in state["errors"]:
+            entry = self._errors.setdefault(tuple(key), _ErrorCount())
+            entry.count += count
+            entry.samples += samples[: SAMPLES - len(entry.samples)]
+        for error_class, code, count in state["page_errors"]:
+            self._page_errors[error_class, code] += count
+
     def as_json(self) -> dict[str, Any]:
         """Everything, for the report."""
-        slowest = sorted(self._slowest, key=lambda item: (-item[0], item[1]))
+        slowest = sorted(self._slowest, key=_slowest_first)
         return {
             "documents": {
                 status: self.documents.get(status, 0) for status in ("done", "partial", "failed", "skipped")
@@ -156,11 +203,13 @@ class RunStatistics:
         for details in rows.select(names).take(top).to_pylist():
             if details["wall_ms"] > 0:
                 details["wall_ms"], details["cpu_ms"] = round(details["wall_ms"]), round(details["cpu_ms"])
-                entry = (float(details["wall_ms"]), str(details["source_uri"]), details)
-                if len(self._slowest) < SLOWEST:
-                    heapq.heappush(self._slowest, entry)
-                else:
-                    heapq.heappushpop(self._slowest, entry)
+                self._keep_slowest((float(details["wall_ms"]), str(details["source_uri"]), details))
+
+    def _keep_slowest(self, entry: tuple[float, str, dict[str, Any]]) -> None:
+        if len(self._slowest) < SLOWEST:
+            heapq.heappush(self._slowest, entry)
+        else:
+            heapq.heappushpop(self._slowest, entry)
 
     def _add_errors(self, rows: pa.Table) -> None:
         import pyarrow.compute as pc
@@ -214,6 +263,10 @@ class RunStatistics:
             }
             for minute in sorted(documents.keys() | pages.keys())
         ]
+
+
+def _slowest_first(entry: tuple[float, str, dict[str, Any]]) -> tuple[float, str]:
+    return -entry[0], entry[1]
 
 
 def _value_counts(values: pa.ChunkedArray) -> dict[str, int]:

@@ -210,6 +210,31 @@ class Settings:
             "When the pipeline runs, in UTC.", "a cron expression, or none for runs by hand only", read=_cron
         ),
     ] = "0 2 * * *"
+    events_sqs_queue_url: Annotated[
+        str,
+        Option(
+            "Queue of S3 events that start a run at once, a queue of its own; the DAG pdf_doorbell is off "
+            "when empty.",
+            "a queue URL",
+            read=_queue_url,
+        ),
+    ] = ""
+    events_quiet_s: Annotated[
+        float,
+        Option(
+            "Seconds without another event before a run is started; at most a minute after the first.",
+            minimum=0,
+            maximum=60,
+        ),
+    ] = 10.0
+    dlq_watch_schedule: Annotated[
+        str,
+        Option(
+            "When the dead-letter queue is looked at, in UTC; only with a Slack connection.",
+            "a cron expression, or none",
+            read=_cron,
+        ),
+    ] = "*/15 * * * *"
     lookback_days: Annotated[
         int,
         Option(
@@ -364,7 +389,12 @@ def load() -> Settings:
             _ = settings.layout
         except LayoutError as error:
             problems.append(f"output_s3_prefix or manifest_s3_key: {error}")
-        else:
+        if settings.events_sqs_queue_url in (settings.sqs_queue_url, settings.dlq_sqs_queue_url):
+            problems.append(
+                f"{SETTINGS['events_sqs_queue_url'].variable}: the queue of events must be one of its own, "
+                "not that of the documents or the dead letters: what is in it is deleted"
+            )
+        if not problems:
             return settings
     raise SettingsError(
         "settings of pdf_ops cannot be used (set them in the environment, or as the section "

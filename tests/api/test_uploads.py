@@ -207,19 +207,48 @@ def test_a_client_that_vanishes_leaves_nothing_and_the_api_goes_on(
 ):
     before = objects(world)
     name = os.urandom(8).hex()
-    head = (
-        f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
-        f"Content-Type: multipart/form-data; boundary={BOUNDARY.decode()}\r\n"
-        f"Idempotency-Key: {name}\r\nContent-Length: 12000000\r\n\r\n"
-        f'--{BOUNDARY.decode()}\r\nContent-Disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
-    )
     with socket.create_connection(("127.0.0.1", api.port)) as connection:
-        connection.sendall(head.encode() + fresh_pdf(9 * 2**20))
+        connection.sendall(head_of(12_000_000, f"Idempotency-Key: {name}\r\n") + fresh_pdf(9 * 2**20))
         wait_until(lambda: open_uploads(world) != [])
 
     wait_until(lambda: open_uploads(world) == [])
     assert objects(world) == before
     assert upload(client, "a.pdf", fresh_pdf(), **{"Idempotency-Key": name}).status_code == 202
+
+
+def test_a_client_that_hangs_up_before_the_answer_has_its_whole_document_or_nothing(api: Api, world: World):
+    """Whether the API still hears the end of what was sent is chance; half a document is not."""
+    messages(world)
+    before, answered, hang_ups = objects(world), len(upload_requests(api)), 12
+    for number in range(hang_ups):
+        body = fresh_pdf() + b"\r\n--%s--\r\n" % BOUNDARY
+        around = head_of(0).split(b"\r\n\r\n", 1)[1]
+        with socket.create_connection(("127.0.0.1", api.port)) as connection:
+            connection.sendall(head_of(len(around) + len(body)) + body)
+            time.sleep(number * 0.005)
+            if number == hang_ups - 1:
+                connection.recv(1)
+    wait_until(lambda: len(upload_requests(api)) == answered + hang_ups)
+
+    made = objects(world) - before
+    assert made
+    assert {message.key for message in messages(world)} == made
+    assert {state.s3_key for state in world.states().values() if state.s3_key in made} == made
+    assert open_uploads(world) == []
+
+
+def upload_requests(api: Api) -> list[dict[str, Any]]:
+    return [request for request in api.requests() if request["route"] == PATH]
+
+
+def head_of(length: int, headers: str = "") -> bytes:
+    """The beginning of an upload, up to its file's first byte."""
+    return (
+        f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
+        f"Content-Type: multipart/form-data; boundary={BOUNDARY.decode()}\r\n"
+        f"{headers}Content-Length: {length}\r\n\r\n"
+        f'--{BOUNDARY.decode()}\r\nContent-Disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
+    ).encode()
 
 
 def wait_until(condition: Any, timeout_s: float = 20.0) -> None:

@@ -46,7 +46,8 @@ def main() -> int:
                 f"{verdict.lines_repeated} manifest lines repeated, {verdict.lines_rebuilt} rebuilt; "
                 f"{elapsed_s:.0f} s\n"
                 f"  {storm.workers} workers, {storm.faults_struck} faults between steps, "
-                f"{storm.calls_struck} calls to AWS that went wrong",
+                f"{storm.calls_struck} calls to AWS that went wrong; "
+                f"a message came {storm.most_receives} times at the most",
                 flush=True,
             )
             for problem in verdict.problems:

@@ -14,7 +14,9 @@ from tests.support.runs import FakeTaskInstance
 from pdf_ops.contract.layout import Layout
 from pdf_ops.operators.enqueue import PdfEnqueueOperator
 from pdf_ops.operators.listing import PdfListOperator
-from pdf_ops.operators.merge import MergeManifestsOperator
+from pdf_ops.operators.merge import MergeOperator
+from pdf_ops.operators.plan_merge import PlanMergeOperator
+from pdf_ops.operators.publish import PublishOperator
 from pdf_ops.operators.reconcile import ReconcileOperator
 from pdf_ops.operators.report import ReportOperator
 from pdf_ops.triggers.completion import RunWatch, WatchConfig
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.world import World
+
+
+# So that there are several.
+DOCUMENTS_PER_SHARD = 50
 
 
 class Control:
@@ -48,6 +54,7 @@ class Control:
             "aws_conn_id": None,
         }
         self._shards: list[str] = []
+        self._merge_shards: list[str] = []
         self.watch = RunWatch(
             WatchConfig(
                 run_id=run_id,
@@ -103,9 +110,24 @@ class Control:
             for shard in self._shards
         )
 
-    def merge(self) -> dict[str, Any]:
-        operator = MergeManifestsOperator(task_id="merge", input_bucket=self._world.input, **self._places)
-        return operator.execute(self._context())
+    def plan_merge(self) -> int:
+        """Merge the manifest; gives how many shards there are."""
+        operator = PlanMergeOperator(
+            task_id="plan_merge",
+            input_bucket=self._world.input,
+            documents_per_shard=DOCUMENTS_PER_SHARD,
+            **self._places,
+        )
+        self._merge_shards = operator.execute(self._context())
+        return len(self._merge_shards)
+
+    def merge(self) -> None:
+        """Merge every shard."""
+        for shard in self._merge_shards:
+            MergeOperator(task_id="merge", shard_uri=shard, **self._places).execute(self._context())
+
+    def publish(self) -> dict[str, Any]:
+        return PublishOperator(task_id="publish", **self._places).execute(self._context())
 
     def reconcile(self) -> dict[str, Any]:
         return ReconcileOperator(task_id="reconcile", **self._places).execute(self._context())

@@ -60,6 +60,7 @@ class Proxy:
         self._upstream = upstream
         self.decide: Callable[[Call], Trouble | None] = lambda _: None
         self.on_kill: Callable[[str], None] = lambda _: None
+        self.most_receives = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-proxy", daemon=True)
         self.url = ""
@@ -116,6 +117,8 @@ class Proxy:
             request.method, url, headers=headers, data=body, allow_redirects=False
         ) as answer:
             content = await answer.read()
+            if call.operation == "ReceiveMessage" and answer.status == 200:
+                self.most_receives = max(self.most_receives, *_receive_counts(content), 0)
             if trouble is Trouble.CALLER_KILLED:
                 self.on_kill(call.caller)
             if trouble in (Trouble.ANSWER_LOST, Trouble.CALLER_KILLED):
@@ -145,6 +148,12 @@ def _call_of(request: web.Request) -> Call:
     agent = request.headers.get("User-Agent", "")
     caller = next((part[4:] for part in agent.split() if part.startswith("app/")), "")
     return Call(service=service, operation=operation, caller=caller)
+
+
+def _receive_counts(content: bytes) -> list[int]:
+    """How often each message of an answer has come so far, for a caller who has asked for it."""
+    messages = json.loads(content).get("Messages") or []
+    return [int(message.get("Attributes", {}).get("ApproximateReceiveCount", 0)) for message in messages]
 
 
 def _hang_up(request: web.Request) -> web.StreamResponse:

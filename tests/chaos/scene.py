@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from local_aws import LocalAws
 
 WAIT_S = 60.0
-# Twice as many as deployed: a message comes back 75 times as soon here.
-MAX_RECEIVES = 20
 NO_FAULTS = WorkerPlan()
 
 
@@ -61,7 +59,7 @@ class Scene:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            self.world = stack.enter_context(World(self._aws, max_receives=MAX_RECEIVES))
+            self.world = stack.enter_context(World(self._aws))
             self.workers_aws = stack.enter_context(Proxy(self._aws.endpoint_url))
             self.control_aws = stack.enter_context(Proxy(self._aws.endpoint_url))
             self.control = Control(
@@ -112,10 +110,12 @@ class Scene:
             time.sleep(0.2)
 
     def conclude(self, *, most_wasted: float, lines_removed: int = 0) -> Verdict:
-        """End the fleet, merge, reconcile, and judge."""
+        """End the fleet, merge, publish, reconcile, and judge."""
         self.fleet.stop()
         left = self.world.messages_left()
-        merged = self.control.merge()
+        self.control.plan_merge()
+        self.control.merge()
+        merged = self.control.publish()
         try:
             reconciliation = self.control.reconcile()
         except Exception as error:  # noqa: BLE001 -- it is a part of the verdict

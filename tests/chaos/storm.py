@@ -131,6 +131,7 @@ class Storm:
     workers: int = 0
     faults_struck: int = 0
     calls_struck: int = 0
+    most_receives: int = 0
 
     def run(self) -> Verdict:
         rng = random.Random(self.seed)
@@ -148,6 +149,7 @@ class Storm:
             self.workers = len(scene.fleet.workers)
             self.timeline.note("the fleet has ended")
             self.calls_struck = weather.struck
+            self.most_receives = scene.workers_aws.most_receives
             self.faults_struck = sum(
                 event.get("event") == "chaos.fault"
                 for worker in scene.fleet.workers
@@ -260,14 +262,16 @@ class Storm:
         return list(zip(shares, found, strict=True))
 
     def _conclude(self, scene: Scene, refusals: Refusals) -> Verdict:
-        """Merge and report, each of which dies half way first."""
+        """Merge, publish and report, each of which dies half way first."""
         removed = self._lose_manifest_parts(scene.world, scene.control)
-        refusals.after("PUT", 1)
-        with self._is_to_fail("merge", *_client_errors()):
-            scene.control.merge()
-        refusals.never()
+        for step in (scene.control.plan_merge, scene.control.merge, scene.control.publish):
+            refusals.after("PUT", 1)
+            with self._is_to_fail(step.__name__, *_client_errors()):
+                step()
+            refusals.never()
+            step()
         verdict = scene.conclude(most_wasted=MOST_WASTED, lines_removed=removed)
-        self.timeline.note("merge retried, reconciled")
+        self.timeline.note("plan_merge, merge and publish retried, and all again; reconciled")
         refusals.after("PUT", 1)
         with self._is_to_fail("report", *_client_errors()):
             scene.control.report()

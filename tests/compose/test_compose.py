@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import httpx
 import pytest
 from tests.support.compose import resolve, wait_until_healthy
 
@@ -49,6 +50,14 @@ def test_every_service_is_healthy_by_its_own_check(stack: Stack, compose: Sequen
         wait_until_healthy(stack, name)
 
     assert {"postgres", "redis", "local-aws", "api-server", "celery-worker"} <= set(checked)
+
+
+def test_the_rest_api_is_served_and_reaches_what_it_needs(
+    api: AirflowApi, variables: Mapping[str, str]
+) -> None:
+    url = f"http://localhost:{variables['AIRFLOW_PORT']}/pdf-ops/ready"
+
+    assert httpx.get(url, timeout=60, trust_env=False).json()["status"] == "ok"
 
 
 def test_a_triggered_run_reads_the_samples(

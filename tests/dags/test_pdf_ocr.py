@@ -147,8 +147,10 @@ def test_the_tasks_are_wired_as_the_design_says(parsed):
         "fleet_is_due": ["enqueue", "plan_fleet"],
         "wait": ["fleet_is_due"],
         "stop_fleet": ["plan_fleet", "wait"],
-        "merge": ["stop_fleet", "wait"],
-        "reconcile": ["list", "merge"],
+        "plan_merge": ["stop_fleet", "wait"],
+        "merge": ["plan_merge"],
+        "publish": ["merge"],
+        "reconcile": ["list", "publish"],
         "report": ["fleet", "list", "reconcile"],
         "gate": ["report"],
     }
@@ -159,8 +161,8 @@ def test_the_fleet_is_stopped_however_the_run_ends(parsed):
 
 
 def test_what_was_read_is_published_and_reported_also_when_the_wait_failed(parsed):
-    # The merge's rule also skips it when the wait was skipped, so that a run without work ends early.
-    assert parsed["tasks"]["merge"]["trigger_rule"] == "all_done_min_one_success"
+    # The planning's rule also skips it when the wait was skipped, so that a run without work ends early.
+    assert parsed["tasks"]["plan_merge"]["trigger_rule"] == "all_done_min_one_success"
     assert parsed["tasks"]["report"]["trigger_rule"] == "all_done"
 
 

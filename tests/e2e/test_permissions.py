@@ -1,25 +1,31 @@
 """What the roles may do is what the programs do: real runs on a local AWS that records every call.
 
-``include/permissions.json`` is what Terraform makes the policies from.
+It also refuses what the policies do not allow, but in ECS, whose calls are only held against them. What
+Terraform makes the policies from is ``include/permissions.json``.
 """
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.permissions import Permission, load_permissions
-from tests.support.pipeline import Install, Pipeline, run_program
+from tests.e2e.test_doorbell import LISTEN
+from tests.support.api import Api, upload
+from tests.support.permissions import Permission, give, load_permissions, names_of
+from tests.support.pipeline import Install, Pipeline, run_program, try_program
 from tests.support.slack import SlackEndpoint
 
 from local_airflow.environment import airflow_environment
 from local_aws import LocalAws
-from local_aws.ecs_tasks import SUBNET
+from local_aws.ecs_tasks import SUBNET, WORKER_IMAGE
 from local_aws.recording import Call, Caller
-from local_aws.servers import ACCOUNT
 from pdf_ops.hooks.ecs import started_by_of
 from samples.documents import text_pdf
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("permissions")]
 
@@ -76,6 +82,38 @@ def serve_messages(world: Pipeline, text: bytes) -> None:
     world.work(MAX_RETRIES=2, OUTPUT_S3_PREFIX=world.layout.output_prefix)
 
 
+def redrive_and_watch(world: Pipeline) -> None:
+    """The DAGs that look after dead letters."""
+    for dag_id, conf in (
+        ("pdf_redrive", {"error_class": "CORRUPT", "dry_run": False, "failure_threshold": 1.0}),
+        ("pdf_dlq_watch", {}),
+        ("pdf_redrive", {"error_class": "CORRUPT"}),
+    ):
+        run = world.run(dag_id=dag_id, **conf)
+        assert run.exit_code == 0, run.output[-5_000:]
+    world.sqs.send_message(QueueUrl=world.dlq, MessageBody='{"s3_key": "unreported.pdf"}')
+    assert world.run(dag_id="pdf_dlq_watch").slack_messages
+
+
+def use_the_command_line(aws: LocalAws, world: Pipeline, install: Install) -> None:
+    """An operator with the control plane's role."""
+    environment = airflow_environment(install.home(), aws.environment(), **world.settings)
+    for command in ("status", "failed", "report", "cost", "redrive --dry-run", "doctor"):
+        program = [install.bin / "python", "-m", "pdf_ops.cli", *command.split()]
+        code, output = try_program(program, environment)
+        assert code == 0 or command == "doctor", output
+
+
+def hear_of_documents(aws: LocalAws, install: Install) -> None:
+    """The trigger of the doorbell."""
+    queue = aws.client("sqs").get_queue_url(QueueName=aws.resources.queues["events"].name)["QueueUrl"]
+    aws.client("sqs").send_message(QueueUrl=queue, MessageBody='{"s3_key": "new.pdf"}')
+    settings = {"EVENTS_SQS_QUEUE_URL": queue}
+    environment = airflow_environment(install.home(), aws.environment(), **settings)
+    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "10", "live"], environment)
+    assert '"documents": 1' in told
+
+
 def stop_a_worker(aws: LocalAws, world: Pipeline, install: Install) -> None:
     """A person marks a run failed: its teardown stops what still runs."""
     world.define_worker(image="shell", command=("sleep 300",))
@@ -91,27 +129,28 @@ def stop_a_worker(aws: LocalAws, world: Pipeline, install: Install) -> None:
     run_program(install.python(STOP_FLEET, cluster, "stopped"), environment)
 
 
-def names_of(aws: LocalAws, world: Pipeline) -> dict[str, str]:
-    """The values of the file's variables in a world."""
-    prefix = f"arn:aws:{{}}:{aws.region}:{ACCOUNT}:"
-    group = aws.resources.log_groups[aws.resources.task_definition.container.log_group].name
-    return {
-        "partition": "aws",
-        "region": aws.region,
-        "account": ACCOUNT,
-        "input_bucket_arn": f"arn:aws:s3:::{world.input}",
-        "output_bucket_arn": f"arn:aws:s3:::{world.output}",
-        "output_prefix": world.layout.output_prefix,
-        "manifest_bucket_arn": f"arn:aws:s3:::{world.output}",
-        "manifest_prefix": world.layout.manifest_prefix,
-        "queue_arn": prefix.format("sqs") + world.queue.rpartition("/")[2],
-        "dead_letters_arn": prefix.format("sqs") + world.dlq.rpartition("/")[2],
-        "state_table_arn": prefix.format("dynamodb") + f"table/{world.state_table}",
-        "runs_table_arn": prefix.format("dynamodb") + f"table/{world.runs_table}",
-        "log_group_arn": prefix.format("logs") + f"log-group:{group}",
-        "cluster": aws.resources.cluster.name,
-        "task_family": world.task_family,
-    }
+def serve_requests(aws: LocalAws, world: Pipeline, folder: Path, text: bytes) -> None:
+    """The REST API with Airflow's role, as the api-server has it: each kind of request that it takes."""
+    with (
+        Api(aws, world, folder, key_id=Caller.CONTROL_PLANE.value, MAX_UPLOAD_MB=17) as api,
+        api.client() as client,
+    ):
+        job = upload(client, "a.pdf", text + b"% by the API", **{"Idempotency-Key": "1"}).json()["job_id"]
+        assert upload(client, "large.pdf", text + bytes(9 * 2**20)).status_code == 202
+        # Too large by less than a form may have around its file: known when most of it is stored.
+        too_large = upload(client, "larger.pdf", text + bytes(17 * 2**20), **{"Idempotency-Key": "2"})
+        assert too_large.status_code == 413
+        world.work(OUTPUT_S3_PREFIX=world.layout.output_prefix)
+        [run_id] = {run["run_id"] for run in client.get("/v1/runs", params={"limit": 1}).json()["runs"]}
+        for path in (
+            f"jobs/{job}",
+            *(f"documents/{job}{part}" for part in ("", "/pages", "/text", "/content", "/download")),
+            "documents/list-document",
+            f"runs/{run_id}",
+        ):
+            assert client.get(f"/v1/{path}").status_code == 200, path
+        assert client.post("/v1/redrive", json={"error_class": "CORRUPT"}).status_code == 200
+        assert client.get("/ready").status_code == 200
 
 
 @pytest.fixture(scope="module")
@@ -121,15 +160,24 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
     install = Install.ours(folder)
     images = {"shell": ["/bin/sh", "-c"]}
     with (
-        LocalAws(folder / "aws", port=0, ecs_port=0, images=images, is_recorded=True) as aws,
+        LocalAws(
+            folder / "aws", port=0, ecs_port=0, images=images, is_recorded=True, is_enforced=True
+        ) as aws,
         SlackEndpoint() as slack,
         Pipeline(aws, install, slack) as world,
     ):
+        permissions = load_permissions(names_of(aws, world))
+        give(aws.client("iam"), permissions)
         read_documents(world, text)
+        world.define_worker(image=WORKER_IMAGE, command=("run",), IDLE_S="1", MAX_WORKERS="1")
+        redrive_and_watch(world)
+        serve_requests(aws, world, folder, text)
+        use_the_command_line(aws, world, install)
+        hear_of_documents(aws, install)
         serve_messages(world, text)
         stop_a_worker(aws, world, install)
         calls = [call for call in sorted(aws.calls()) if call.caller != Caller.ADMINISTRATOR]
-        return Proof(calls, load_permissions(names_of(aws, world)))
+        return Proof(calls, permissions)
 
 
 def test_every_role_is_seen_at_work(proof: Proof) -> None:

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import subprocess
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ from tests.support.slack import SlackEndpoint
 
 from local_airflow.environment import REPOSITORY, airflow_environment
 from mwaa.bundle import AIRFLOW_VERSIONS
+from pdf_ops.contract.attributes import item_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +45,11 @@ def environment(mwaa_install: Callable[[str], MwaaInstall]) -> MwaaInstall:
     return mwaa_install(AIRFLOW_VERSIONS[0])
 
 
+def shell(local_aws: LocalAws) -> dict[str, str]:
+    """The environment of a reader's shell: with the AWS CLI, and the local AWS for AWS."""
+    return os.environ | local_aws.environment() | {"PATH": f"{AWS_CLI}{os.pathsep}{os.environ['PATH']}"}
+
+
 def follow(commands: list[Command], folder: Path, variables: Mapping[str, str]) -> str:
     """Run the commands that are not marked, one after another; returns what they printed."""
     script = "\n".join(
@@ -60,14 +67,14 @@ def test_the_page_about_mwaa_leads_from_an_empty_bucket_to_rows(environment, loc
     sections = list(dict.fromkeys(command.section for command in commands))
     before = [command for command in commands if sections.index(command.section) < sections.index(RUN)]
     after = [command for command in commands if command.section == RUN or command.text.startswith("export ")]
-    shell = os.environ | local_aws.environment() | {"PATH": f"{AWS_CLI}{os.pathsep}{os.environ['PATH']}"}
+    variables = shell(local_aws)
     s3 = local_aws.client("s3")
     buckets = {name: f"pdf-ops-{name}-{SUFFIX}" for name in ("input", "output", "manifest", "mwaa")}
     for bucket in buckets.values():
         s3.create_bucket(Bucket=bucket)
     s3.put_bucket_versioning(Bucket=buckets["mwaa"], VersioningConfiguration={"Status": "Enabled"})
 
-    follow(before, tmp_path, shell)
+    follow(before, tmp_path, variables)
 
     assert (tmp_path / "deploy" / "bundle.auto.tfvars.json").exists()
     for file in environment.manifest.files:
@@ -84,7 +91,7 @@ def test_the_page_about_mwaa_leads_from_an_empty_bucket_to_rows(environment, loc
         run = world.run(limit=100)
         assert run.exit_code == 0, run.output[-10_000:]
 
-    printed = follow(after, tmp_path, shell)
+    printed = follow(after, tmp_path, variables)
 
     assert re.search(r"pages/run_date=\S+\.parquet", printed)
     [report] = (tmp_path / ".build" / "reports").rglob("report.html")
@@ -106,6 +113,50 @@ def test_the_page_about_any_airflow_leads_to_a_dry_run(environment, local_aws: L
     assert (home / "plugins" / ".airflowignore").exists()
     assert "dry run: 0 documents" in printed or "nothing to do" in printed
     assert "state=success" in printed
+
+
+def section_of(page: str, section: str) -> list[Command]:
+    return [command for command in commands_of(page) if command.section == section]
+
+
+def test_an_object_that_was_deleted_or_replaced_is_brought_back(local_aws: LocalAws, tmp_path):
+    s3, bucket, key = local_aws.client("s3"), "recovery", "pages/a.parquet"
+    s3.create_bucket(Bucket=bucket)
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    old = s3.put_object(Bucket=bucket, Key=key, Body=b"old")["VersionId"]
+    s3.put_object(Bucket=bucket, Key=key, Body=b"new")
+    marker = s3.delete_object(Bucket=bucket, Key=key)["VersionId"]
+    given = {"BUCKET": bucket, "KEY": key, "DELETE_MARKER": marker, "OLD_VERSION": old}
+    [listing, undelete, restore] = section_of("disaster-recovery.md", "Objects")
+    variables = shell(local_aws) | given
+
+    assert {old, marker} <= set(re.findall(r'"VersionId": "(.+?)"', follow([listing], tmp_path, variables)))
+    follow([undelete], tmp_path, variables)
+    assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == b"new"
+    follow([restore], tmp_path, variables)
+    assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == b"old"
+
+
+def test_a_table_is_restored_under_its_own_name_with_its_index(local_aws: LocalAws, tmp_path):
+    dynamodb, table = local_aws.client("dynamodb"), "pdf-ops-state"
+    dynamodb.update_continuous_backups(
+        TableName=table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
+    )
+    dynamodb.update_table(TableName=table, DeletionProtectionEnabled=True)
+    item = {"s3_key": "a.pdf", "status": "done", "listing_shard": "done#0", "listing_key": "2026#a"}
+    dynamodb.put_item(TableName=table, Item=item_of(item))
+    moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    follow(section_of("disaster-recovery.md", "Tables"), tmp_path, shell(local_aws) | {"MOMENT": moment})
+
+    found = dynamodb.query(
+        TableName=table,
+        IndexName="listing",
+        KeyConditionExpression="listing_shard = :shard",
+        ExpressionAttributeValues={":shard": {"S": "done#0"}},
+    )["Items"]
+    assert [values_of(one)["s3_key"] for one in found] == ["a.pdf"]
+    assert f"{table}-restored" not in dynamodb.list_tables()["TableNames"]
 
 
 @pytest.mark.parametrize(

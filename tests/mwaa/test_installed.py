@@ -9,9 +9,11 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.api import Api, upload
 from tests.support.mwaa import MwaaInstall
 from tests.support.pipeline import Pipeline
 from tests.support.slack import SlackEndpoint
+from tests.support.world import World
 
 from local_airflow.environment import REPOSITORY
 from mwaa.bundle import AIRFLOW_VERSIONS
@@ -107,6 +109,22 @@ def test_the_plugin_loads_without_errors(environment, home):
 
     assert "Failed to import plugin" not in printed
     assert '"name": "pdf_ops"' in printed
+    assert '"url_prefix": "/pdf-ops"' in printed, "the API is mounted"
+
+
+def test_the_api_runs_there(environment, local_aws: LocalAws, tmp_path):
+    body = text_pdf(tmp_path / "text.pdf").read_bytes()
+    with World(local_aws) as world:
+        api = Api(local_aws, world, tmp_path, python=environment.bin / "python")
+        api._environment["PYTHONPATH"] = str(environment.plugins)
+        with api, api.client() as client:
+            taken = upload(client, "a.pdf", body)
+            found = client.get("/v1/documents/list-document")
+            ready = client.get("/ready")
+
+    assert taken.status_code == 202, taken.text
+    assert [document["job_id"] for document in found.json()["documents"]] == [taken.json()["job_id"]]
+    assert ready.json()["status"] == "ok", ready.text
 
 
 def test_every_module_imports_within_a_tasks_memory(environment, capsys):
@@ -159,3 +177,4 @@ def test_the_bundle_with_wheels_works_like_the_other(offline):
     printed = offline.run("airflow", "plugins", "--output", "json", **variables)
     assert "Failed to import plugin" not in printed
     assert '"name": "pdf_ops"' in printed
+    assert '"url_prefix": "/pdf-ops"' in printed

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,8 +20,6 @@ import psutil
 from pdf_ops.api.access import Scope, new_key
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.world import World
 
 START_TIMEOUT_S = 60.0
@@ -58,10 +57,22 @@ class Api:
     :param aws: The local AWS.
     :param world: Its tables, queues and buckets.
     :param folder: For its log.
+    :param key_id: Its access key, by which the local AWS tells who called.
+    :param python: The interpreter that runs it.
     :param settings: Settings without their prefix, such as ``RATE_CAPACITY``.
     """
 
-    def __init__(self, aws: Any, world: World, folder: Path, **settings: object) -> None:
+    def __init__(
+        self,
+        aws: Any,
+        world: World,
+        folder: Path,
+        *,
+        key_id: str = "control_plane",
+        python: Path = Path(sys.executable),
+        **settings: object,
+    ) -> None:
+        self._python = python
         self.world = world
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -74,6 +85,7 @@ class Api:
         self._environment = {
             **os.environ,
             **aws.environment(),
+            "AWS_ACCESS_KEY_ID": key_id,
             **pipeline_settings(world),
             **{f"PDF_OPS_{name}": str(value) for name, value in (given | settings).items()},
         }
@@ -82,7 +94,7 @@ class Api:
     def __enter__(self) -> Self:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pdf_ops.cli", "api", "--port", str(self.port)],
+                [self._python, "-m", "pdf_ops.cli", "api", "--port", str(self.port)],
                 env=self._environment,
                 stdout=log,
                 stderr=log,
@@ -138,7 +150,12 @@ class AirflowDouble:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, answer = double._answer(self.path, body, self.headers.get("Authorization"))
+                self._send(*double._answer(self.path, body, self.headers.get("Authorization")))
+
+            def do_GET(self) -> None:
+                self._send(*double._show(self.path, self.headers.get("Authorization")))
+
+            def _send(self, status: int, answer: Any) -> None:
                 data = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
@@ -164,6 +181,13 @@ class AirflowDouble:
         if self.status == 200:
             self.runs.append({"path": path, **body})
         return self.status, {}
+
+    @staticmethod
+    def _show(path: str, authorization: str | None) -> tuple[int, Any]:
+        if authorization != "Bearer token":
+            return 401, {"detail": "no"}
+        is_known = path in ("/api/v2/dags/pdf_ocr", "/api/v2/dags/pdf_redrive")
+        return (200, {"is_paused": False}) if is_known else (404, {"detail": "no such DAG"})
 
     def __enter__(self) -> Self:
         Thread(target=self._server.serve_forever, daemon=True).start()

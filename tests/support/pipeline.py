@@ -173,7 +173,7 @@ class Pipeline(World):
             manifest_bucket=self.output,
             manifest_prefix="manifests",
         )
-        self._settings = {
+        self.settings = {
             "INPUT_S3_BUCKET": self.input,
             "OUTPUT_S3_BUCKET": self.output,
             "OUTPUT_S3_PREFIX": self.layout.output_prefix,
@@ -203,7 +203,7 @@ class Pipeline(World):
         container["command"] = list(command) or container["command"]
         kept = ("requiresCompatibilities", "networkMode", "cpu", "memory", "containerDefinitions")
         ecs.register_task_definition(family=self.task_family, **{name: definition[name] for name in kept})
-        self._settings["ECS_TASK_DEFINITION"] = self.task_family
+        self.settings["ECS_TASK_DEFINITION"] = self.task_family
 
     @property
     def task_family(self) -> str:
@@ -213,7 +213,7 @@ class Pipeline(World):
         """Run a DAG to its end, in a home of its own."""
         home, channel = self._install.home(), uuid.uuid4().hex
         programs = self._install.bin
-        environment = airflow_environment(home, self._aws.environment(), **self._settings)
+        environment = airflow_environment(home, self._aws.environment(), **self.settings)
         environment |= {
             "AIRFLOW_CONN_SLACK_TEST": self._slack.connection(channel),
             "PATH": f"{programs}{os.pathsep}{environment['PATH']}",

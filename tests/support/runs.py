@@ -28,6 +28,9 @@ from pdf_ops.contract.listing import Decision, ListedObject
 from pdf_ops.contract.messages import DocumentMessage
 from pdf_ops.contract.pages import Method, MethodReason, PageRow, PageStatus
 from pdf_ops.contract.runs import Counters, Outcome, RunRecord
+from pdf_ops.operators.merge import MergeOperator
+from pdf_ops.operators.plan_merge import PlanMergeOperator
+from pdf_ops.operators.publish import PublishOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -267,6 +270,31 @@ class WrittenRun:
                 name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()
             },
         )
+
+    # --- what the tasks that merge a run do -----------------------------------
+
+    def plan_merge(self, **arguments: Any) -> list[str]:
+        operator = PlanMergeOperator(
+            task_id="plan_merge", run_id=self.run_id, **LAYOUT_ARGUMENTS, **arguments
+        )
+        return operator.execute(self.context())
+
+    def merge_shard(self, shard_uri: str, **arguments: Any) -> dict[str, int]:
+        operator = MergeOperator(
+            task_id="merge", shard_uri=shard_uri, run_id=self.run_id, **LAYOUT_ARGUMENTS, **arguments
+        )
+        return operator.execute(self.context())
+
+    def publish(self) -> dict[str, Any]:
+        return PublishOperator(task_id="publish", run_id=self.run_id, **LAYOUT_ARGUMENTS).execute(
+            self.context()
+        )
+
+    def merge(self, *, documents_per_shard: int = 10_000, **arguments: Any) -> dict[str, Any]:
+        """One after another; further arguments are those of each shard's task."""
+        for shard_uri in self.plan_merge(documents_per_shard=documents_per_shard):
+            self.merge_shard(shard_uri, **arguments)
+        return self.publish()
 
     # --- reading back ---------------------------------------------------------
 

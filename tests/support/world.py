@@ -33,7 +33,7 @@ WAIT_S = 60.0
 class World:
     """One input bucket, one output bucket, a queue with its DLQ, and the two tables."""
 
-    def __init__(self, aws: Any, *, max_receives: int = 10) -> None:
+    def __init__(self, aws: Any) -> None:
         self.s3, self.sqs, self.dynamodb = aws.client("s3"), aws.client("sqs"), aws.client("dynamodb")
         self._aws = aws
         name = f"t-{uuid.uuid4().hex[:12]}"
@@ -43,13 +43,16 @@ class World:
             self.s3.create_bucket(Bucket=bucket)
         self.dlq = self.sqs.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
         found = self.sqs.get_queue_attributes(QueueUrl=self.dlq, AttributeNames=["QueueArn"])
-        redrive = {"deadLetterTargetArn": found["Attributes"]["QueueArn"], "maxReceiveCount": max_receives}
+        resources = load_resources()
+        redrive = {
+            "deadLetterTargetArn": found["Attributes"]["QueueArn"],
+            "maxReceiveCount": resources.queues["documents"].max_receive_count,
+        }
         self.queue = self.sqs.create_queue(QueueName=name, Attributes={"RedrivePolicy": json.dumps(redrive)})[
             "QueueUrl"
         ]
-        tables = load_resources().tables
-        create_table(replace(tables["state"], name=self.state_table), self.dynamodb)
-        create_table(replace(tables["runs"], name=self.runs_table), self.dynamodb)
+        for table, own in (("state", self.state_table), ("runs", self.runs_table)):
+            create_table(replace(resources.tables[table], name=own), self.dynamodb)
         self._workers: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Self:

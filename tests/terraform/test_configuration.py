@@ -15,6 +15,9 @@ from ocr_worker.events import METRICS_INTERVAL_S, NAMESPACE, Metrics
 from ocr_worker.options import settings_of
 from ocr_worker.settings import ServiceSettings
 from ocr_worker.summary import STAGES
+from pdf_ops.api.mounted import SECTION as API_SECTION
+from pdf_ops.api.settings import API_SETTINGS
+from pdf_ops.api.settings import PREFIX as API_PREFIX
 from pdf_ops.contract.documents import DocumentStatus
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 from pdf_ops.contract.layout import Layout
@@ -68,7 +71,16 @@ def test_the_examples_use_settings_that_exist() -> None:
     example = dict(blocks(ROOT / "examples" / "complete", "module"))["pdf_ops"]
 
     assert set(example["airflow_settings"]) <= set(SETTINGS)
+    assert set(example["api_settings"]) <= {setting.name for setting in API_SETTINGS}
     assert set(example["worker_environment"]) | set(example["worker_secrets"]) <= set(WORKER_SETTINGS)
+
+
+def test_the_settings_of_the_api_go_where_it_looks_for_them() -> None:
+    options = local_values(ROOT)["configuration_options"]
+    environment = dict(blocks(ROOT, "output"))["airflow_environment"]["value"]
+
+    assert f'"{API_SECTION}.${{name}}"' in options
+    assert f'"{API_PREFIX}${{upper(name)}}"' in environment
 
 
 def test_the_same_resources_are_made_here_and_on_the_local_aws() -> None:
@@ -149,6 +161,7 @@ def test_no_action_is_allowed_on_everything_that_could_be_on_something() -> None
     assert everywhere == {
         "cloudwatch:PutMetricData",
         "ecr:GetAuthorizationToken",
+        "ecs:DescribeTaskDefinition",
         "ecs:ListTasks",
         "logs:DescribeLogGroups",
         "s3:GetAccountPublicAccessBlock",

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ocr_worker.engines import Geometry, Picture, TextLayer
+from ocr_worker.engines.pdfium_contents import MAX_FILE_BYTES, has_unpacked
 from ocr_worker.engines.pdfium_glyphs import INVISIBLE, sample_glyphs
 from ocr_worker.pictures import capped_dpi, resized_gray
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
@@ -57,6 +58,7 @@ class PdfiumDocument:
             if error.kind is not ErrorKind.ENCRYPTED_PASSWORD_REQUIRED or password is None:
                 raise
             self._pdf = _open(path, password)
+        self._path = path
         self._has_form = pdfium_c.FPDF_GetFormType(self._pdf) != pdfium_c.FORMTYPE_NONE
         self.page_count = len(self._pdf)
         self.parser = version()
@@ -84,6 +86,10 @@ class PdfiumDocument:
             yield PdfiumPage(page)
         finally:
             page.close()
+
+    def has_unpacked(self, index: int) -> bool:
+        """Whether a page's contents can be unpacked for sure, so that it is empty if it draws nothing."""
+        return self._path.stat().st_size <= MAX_FILE_BYTES and has_unpacked(self._pdf, index)
 
     def close(self) -> None:
         """Close the file."""

@@ -1,13 +1,16 @@
 """pdfium: what a sample of a page's glyphs tells about its text layer, and whether a person would see them.
 
 Every call crosses into C, so all glyphs would cost more than the text itself; 32 tell a bad layer
-from a good one. A picture is drawn only where something suggests that text is out of sight.
+from a good one. A picture is drawn only where something suggests that text is out of sight, and only
+of the glyphs in question.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 SAMPLED_GLYPHS = 32
@@ -15,6 +18,8 @@ SAMPLED_GLYPHS = 32
 _LOOKED_AT = 4
 # Text render modes that paint nothing: an earlier OCR's, and a clipping path's.
 INVISIBLE, _CLIPPING = 3, 7
+# Kinds of objects on a page.
+_PATH, _IMAGE = 2, 3
 # Modes that paint with the fill colour alone.
 _FILLING = (0, 4)
 _PAPER_LEVEL = 232
@@ -29,7 +34,7 @@ _MAX_LOOK_PT = 3_000.0
 _COVERING_MARGIN_PT = 1.0
 # A smaller share of the page hides too little of its text to matter.
 _MIN_COVER_SHARE = 0.01
-# So many must be hidden or doubtful that it would matter: a picture costs as much as ten pages of text.
+# So many must be hidden or doubtful that it would matter: a picture may cost as much as ten pages of text.
 _MIN_DOUBTFUL_SHARE = 0.4
 
 
@@ -71,6 +76,50 @@ class _Box(NamedTuple):  # Made for many glyphs of every page, and a dataclass t
         )
 
 
+class _Numbers:
+    """Some C numbers in a row, and pointers to each for pdfium to write to."""
+
+    def __init__(self, kind: Any, count: int) -> None:
+        self.values = (kind * count)()
+        first, size = ctypes.addressof(self.values), ctypes.sizeof(kind)
+        self.places = tuple(ctypes.c_void_p(first + number * size) for number in range(count))
+
+
+class _Calls:
+    """Functions of pdfium without the binding's checks of each argument, which take as long as the call.
+
+    With room for what they answer: there is one thread, and every answer is taken at once.
+    """
+
+    def __init__(self) -> None:
+        self.edges = _Numbers(ctypes.c_double, 4)
+        self.colour = _Numbers(ctypes.c_uint, 4)
+        self.bounding = _Numbers(ctypes.c_float, 4)
+        self.drawing = _Numbers(ctypes.c_int, 2)
+        self.text_object = _unchecked("FPDFText_GetTextObject", ctypes.c_void_p)
+        self.is_unmapped = _unchecked("FPDFText_HasUnicodeMapError")
+        self.render_mode = _unchecked("FPDFTextObj_GetTextRenderMode")
+        self.char_box = _unchecked("FPDFText_GetCharBox")
+        self.fill_color = _unchecked("FPDFText_GetFillColor")
+        self.page_object = _unchecked("FPDFPage_GetObject", ctypes.c_void_p)
+        self.object_type = _unchecked("FPDFPageObj_GetType")
+        self.bounds = _unchecked("FPDFPageObj_GetBounds")
+        self.draw_mode = _unchecked("FPDFPath_GetDrawMode")
+
+
+@cache
+def _calls() -> _Calls:
+    return _Calls()
+
+
+def _unchecked(name: str, result: Any = ctypes.c_int) -> Any:
+    """One of them. An address must be given as a pointer: a whole number is taken for a C int."""
+    import pypdfium2.raw as pdfium_c
+
+    address = ctypes.cast(getattr(pdfium_c, name), ctypes.c_void_p).value
+    return ctypes.CFUNCTYPE(result)(address or 0)
+
+
 class _Sight:
     """Whether a page's glyphs can be seen, as far as that shows without a picture of it."""
 
@@ -81,46 +130,43 @@ class _Sight:
         self.doubtful: list[_Box] = []
         self.drawn: list[tuple[_Box, int]] = []
         self._textpage = textpage
-        self._colour = tuple(ctypes.c_uint() for _ in range(4))
-        self._edges = tuple(ctypes.c_double() for _ in range(4))
+        self._calls = _calls()
 
-    def look_at(self, index: int, item: Any, mode: int) -> None:
-        """Take one glyph."""
-        import pypdfium2.raw as pdfium_c
-
+    def look_at(self, index: int, item: int, mode: int) -> None:
+        """Take one glyph, of the object at this address."""
         self.looked += 1
         if mode == INVISIBLE:
             return
-        pdfium_c.FPDFText_GetCharBox(self._textpage, index, *self._edges)
-        left, right, bottom, top = self._edges
-        box = _Box(left.value, right.value, bottom.value, top.value)
+        calls = self._calls
+        calls.char_box(self._textpage, index, *calls.edges.places)
+        box = _Box(*calls.edges.values)
         if box.right <= box.left or box.top <= box.bottom:
             return  # A space of its own: nothing to see either way.
-        pdfium_c.FPDFText_GetFillColor(self._textpage, index, *self._colour)
-        red, green, blue, alpha = self._colour
-        is_away = mode == _CLIPPING or alpha.value < _MIN_ALPHA or box.is_outside(self.shown)
+        calls.fill_color(self._textpage, index, *calls.colour.places)
+        red, green, blue, alpha = calls.colour.values
+        is_away = mode == _CLIPPING or alpha < _MIN_ALPHA or box.is_outside(self.shown)
         if is_away or _is_small(self._textpage, index, box):
             self.hidden += 1
-        elif mode in _FILLING and min(red.value, green.value, blue.value) >= _PAPER_LEVEL:
+        elif mode in _FILLING and min(red, green, blue) >= _PAPER_LEVEL:
             self.doubtful.append(box)
         else:
-            self.drawn.append((box, ctypes.addressof(item.contents)))
+            self.drawn.append((box, item))
 
 
 def sample_glyphs(page: Any, textpage: Any, count: int) -> GlyphSample:
     """Look at an even sample of a page's glyphs."""
-    import pypdfium2.raw as pdfium_c
-
     unmapped = invisible = seen = 0
     textpage = textpage.raw  # Unwrapping it for each call would cost as much as the call.
     sight = _Sight(page, textpage)
+    calls = _calls()
+    text_object, is_unmapped, render_mode = calls.text_object, calls.is_unmapped, calls.render_mode
     for index in range(0, count, max(1, count // SAMPLED_GLYPHS)):
-        item = pdfium_c.FPDFText_GetTextObject(textpage, index)
+        item = text_object(textpage, index)
         if not item:
             continue  # A space or line break that pdfium put in itself.
         seen += 1
-        unmapped += pdfium_c.FPDFText_HasUnicodeMapError(textpage, index) == 1
-        mode = pdfium_c.FPDFTextObj_GetTextRenderMode(item)
+        unmapped += is_unmapped(textpage, index) == 1
+        mode = render_mode(ctypes.c_void_p(item))
         invisible += mode == INVISIBLE
         if seen % _LOOKED_AT == 0:
             sight.look_at(index, item, mode)
@@ -137,18 +183,21 @@ def _covered(page: Any, shown: _Box, glyphs: list[tuple[_Box, int]]) -> list[_Bo
     """The glyphs that lie below one of the last things that the page paints."""
     import pypdfium2.raw as pdfium_c
 
+    if not glyphs:
+        return []
+    calls, raw = _calls(), page.raw
     min_area = _MIN_COVER_SHARE * (shown.right - shown.left) * (shown.top - shown.bottom)
-    objects = pdfium_c.FPDFPage_CountObjects(page.raw)
-    x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
+    objects = pdfium_c.FPDFPage_CountObjects(raw)
     covers: list[tuple[_Box, int]] = []
     places: dict[int, int] = {}
     for index in range(max(0, objects - _LAST_OBJECTS), objects):
-        item = pdfium_c.FPDFPage_GetObject(page.raw, index)
-        places[ctypes.addressof(item.contents)] = index
-        if _can_cover(item) and pdfium_c.FPDFPageObj_GetBounds(item, x0, y0, x1, y1):
-            box = _Box(x0.value, x1.value, y0.value, y1.value)
-            if (box.right - box.left) * (box.top - box.bottom) >= min_area:
-                covers.append((box, index))
+        address = calls.page_object(raw, index)
+        places[address] = index
+        item = ctypes.c_void_p(address)
+        if _can_cover(calls, item) and calls.bounds(item, *calls.bounding.places):
+            left, bottom, right, top = calls.bounding.values
+            if (right - left) * (top - bottom) >= min_area:
+                covers.append((_Box(left, right, bottom, top), index))
     if not covers:
         return []
     return [
@@ -161,15 +210,12 @@ def _covered(page: Any, shown: _Box, glyphs: list[tuple[_Box, int]]) -> list[_Bo
     ]
 
 
-def _can_cover(item: Any) -> bool:
+def _can_cover(calls: _Calls, item: Any) -> bool:
     """Whether it is an image or a filled shape; a form is neither, as it mostly holds the text itself."""
-    import pypdfium2.raw as pdfium_c
-
-    kind = pdfium_c.FPDFPageObj_GetType(item)
-    if kind != pdfium_c.FPDF_PAGEOBJ_PATH:
-        return bool(kind == pdfium_c.FPDF_PAGEOBJ_IMAGE)
-    fill, stroke = ctypes.c_int(), ctypes.c_int()
-    return bool(pdfium_c.FPDFPath_GetDrawMode(item, fill, stroke) and fill.value)
+    kind = calls.object_type(item)
+    if kind != _PATH:
+        return bool(kind == _IMAGE)
+    return bool(calls.draw_mode(item, *calls.drawing.places) and calls.drawing.values[0])
 
 
 def _is_small(textpage: Any, index: int, box: _Box) -> bool:
@@ -188,16 +234,28 @@ def _out_of_sight(page: Any, shown: _Box, boxes: list[_Box]) -> int:
     wide, high = shown.right - shown.left, shown.top - shown.bottom
     if not boxes or page.get_rotation() or not (0 < wide < _MAX_LOOK_PT and 0 < high < _MAX_LOOK_PT):
         return 0
-    bitmap = page.render(scale=_LOOK_SCALE, grayscale=True, may_draw_forms=False, draw_annots=False)
-    pixels = memoryview(bitmap.buffer).cast("B")
     hidden = 0
+    page_width, page_height = (math.ceil(side * _LOOK_SCALE) for side in page.get_size())
     for box in boxes:
         above, below = (int((shown.top - edge) * _LOOK_SCALE) for edge in (box.top, box.bottom))
         begin, end = (max(0, int((edge - shown.left) * _LOOK_SCALE)) for edge in (box.left, box.right))
-        # With a pixel around it, where its edge may be. Not by numpy, whose import costs more than the look.
-        rows = range(max(0, above - 1), min(bitmap.height, below + 2))
-        starts = [row * bitmap.stride + max(0, begin - 1) for row in rows]
-        wide_pixels = min(bitmap.width, end + 2) - max(0, begin - 1)
-        seen = b"".join(pixels[start : start + wide_pixels] for start in starts)
-        hidden += not seen or max(seen) - min(seen) < _CONTRAST_LEVELS
+        # With a pixel around it, where its edge may be.
+        top, bottom = max(0, above - 1), min(page_height, below + 2)
+        left, right = max(0, begin - 1), min(page_width, end + 2)
+        if top >= bottom or left >= right:
+            hidden += 1
+            continue
+        seen = _drawn_part(page, (page_width, page_height), (left, top), right - left, bottom - top)
+        hidden += max(seen) - min(seen) < _CONTRAST_LEVELS
     return hidden
+
+
+def _drawn_part(page: Any, size: tuple[int, int], place: tuple[int, int], width: int, height: int) -> bytes:
+    """Part of a picture of the page, in gray: a tenth of the time of the whole, as pdfium skips the rest."""
+    import pypdfium2.raw as pdfium_c
+
+    pixels = ctypes.create_string_buffer(b"\xff" * (width * height), width * height)
+    bitmap = pdfium_c.FPDFBitmap_CreateEx(width, height, pdfium_c.FPDFBitmap_Gray, pixels, width)
+    pdfium_c.FPDF_RenderPageBitmap(bitmap, page.raw, -place[0], -place[1], *size, 0, pdfium_c.FPDF_GRAYSCALE)
+    pdfium_c.FPDFBitmap_Destroy(bitmap)
+    return pixels.raw

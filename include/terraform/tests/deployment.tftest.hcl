@@ -117,6 +117,7 @@ run "everything_at_once" {
     sends_events       = true
     airflow_role_name  = "other-airflow"
     airflow_settings   = { schedule = "none" }
+    api_settings       = { max_upload_mb = "512" }
     search             = { principal_arns = ["arn:aws:iam::123456789012:role/search"], client_security_group_ids = ["sg-1"] }
     mwaa               = { bundle = { plugins_version = "1", requirements_version = "2", startup_version = "3" } }
     worker_environment = { MAX_RETRIES = "5" }
@@ -140,6 +141,11 @@ run "everything_at_once" {
   assert {
     condition     = output.mwaa_configuration_options["pdf_ops.schedule"] == "none"
     error_message = "Further settings reach Airflow."
+  }
+
+  assert {
+    condition     = output.mwaa_configuration_options["pdf_ops_api.max_upload_mb"] == "512" && output.airflow_environment["PDF_OPS_MAX_UPLOAD_MB"] == "512"
+    error_message = "Settings of the API reach it."
   }
 
   assert {

@@ -14,20 +14,14 @@ from typing import Any
 
 import httpx
 
+from pdf_ops.airflow_api import PIPELINE, AirflowApi, AirflowApiError
 from pdf_ops.api.access import Client
 from pdf_ops.api.settings import ApiSettings
 
-PIPELINE = "pdf_ocr"
-REDRIVE = "pdf_redrive"
 MARGIN_S = 5.0
 """Before a run looks: clocks differ, and a run leaves out what S3 says was written after it began."""
-_TIMEOUT_S = 15.0
 _MAX_REMEMBERED = 1_000
 _log = logging.getLogger(__name__)
-
-
-class DoorbellError(Exception):
-    """No run could be started; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +68,8 @@ class Doorbell:
     """
 
     def __init__(self, settings: ApiSettings, *, is_mounted: bool) -> None:
-        self._settings = settings
+        self._airflow = AirflowApi.of(settings)
         self._is_mounted = is_mounted
-        self._token = settings.airflow_token
         self._rung: dict[str, None] = {}
 
     async def ring(self, visit: Visit, client: Client) -> bool:
@@ -87,7 +80,7 @@ class Doorbell:
         conf = {"prefix": visit.prefix, "force": True}
         try:
             await self.start(PIPELINE, visit.run_id, conf, client, run_after=visit.run_after)
-        except DoorbellError as error:
+        except AirflowApiError as error:
             _log.warning("no run was started for uploads: %s", error)
             return False
         self._rung[visit.run_id] = None
@@ -107,47 +100,13 @@ class Doorbell:
         """Start a run; one of this id that is there already is as good.
 
         Raises:
-            DoorbellError: If there is none afterwards.
+            AirflowApiError: If there is none afterwards.
         """
-        body = {"dag_run_id": run_id, "logical_date": None, "conf": conf, "note": f"by {client.id}"}
-        if run_after is not None:
-            body["run_after"] = run_after.isoformat()
-        try:
-            answer = await self._post(f"/api/v2/dags/{dag_id}/dagRuns", body, client)
-        except (httpx.HTTPError, OSError) as error:
-            raise DoorbellError(f"Airflow cannot be reached: {type(error).__name__}: {error}") from error
-        if answer.status_code not in (200, 201, 409):
-            raise DoorbellError(f"Airflow answered {answer.status_code}: {answer.text[:300]}")
-
-    async def _post(self, path: str, body: dict[str, Any], client: Client) -> httpx.Response:
+        airflow = self._airflow
         if self._is_mounted:
             # The app that this very process serves: its authentication and its audit log, and no network.
             from airflow.api_fastapi.main import app
 
             transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://airflow.invalid") as http:
-                return await http.post(path, json=body, headers=dict(client.headers))
-        if not self._settings.airflow_url:
-            raise DoorbellError("PDF_OPS_AIRFLOW_URL is not set")
-        async with httpx.AsyncClient(
-            base_url=self._settings.airflow_url, timeout=_TIMEOUT_S, trust_env=False
-        ) as http:
-            answer = await http.post(path, json=body, headers=await self._login(http))
-            if answer.status_code == 401 and not self._settings.airflow_token:
-                self._token = ""  # It has expired.
-                answer = await http.post(path, json=body, headers=await self._login(http))
-            return answer
-
-    async def _login(self, http: httpx.AsyncClient) -> dict[str, str]:
-        if not self._token and self._settings.airflow_username:
-            answer = await http.post(
-                "/auth/token",
-                json={
-                    "username": self._settings.airflow_username,
-                    "password": self._settings.airflow_password,
-                },
-            )
-            if answer.status_code not in (200, 201):
-                raise DoorbellError(f"Airflow did not let us in: {answer.status_code}")
-            self._token = str(answer.json()["access_token"])
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+            airflow = AirflowApi(url="http://airflow.invalid", headers=client.headers, transport=transport)
+        await airflow.start_run(dag_id, run_id, conf, note=f"by {client.id}", run_after=run_after)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pdf_ops.api import listing
 from pdf_ops.api.models import DocumentRun
 from pdf_ops.api.services import Services
-from pdf_ops.contract.attributes import values_of
-from pdf_ops.contract.runs import HASH_KEY, RUNS_LISTING_SHARD, Outcome, outcome_key
+from pdf_ops.contract.runs import HASH_KEY, Outcome, outcome_key
+from pdf_ops.run_status import recent_runs
 
 MAX_RUNS = 100
 """What DynamoDB gives in one call."""
@@ -20,15 +19,14 @@ MAX_RUNS = 100
 async def find_runs(services: Services, s3_key: str, *, last_run_id: str | None) -> list[DocumentRun]:
     """The runs that have an outcome for a document, the newest first."""
     table = services.pipeline.dynamo_runs_table_name
-    items, _ = await listing.list_runs(
-        services.aws, table, RUNS_LISTING_SHARD, listing.Query(limit=MAX_RUNS - 1)
-    )
-    run_ids = [str(values_of(item)["run_id"]) for item in items]
+    dynamodb = services.aws.client("dynamodb")
+    newest, _ = await services.aws.run(recent_runs, dynamodb, table, limit=MAX_RUNS - 1)
+    run_ids = [entry.run_id for entry in newest]
     if last_run_id and last_run_id not in run_ids:
         run_ids.append(last_run_id)
     if not run_ids:
         return []
-    outcomes = await services.aws.run(_read, services.aws.client("dynamodb"), table, run_ids, s3_key)
+    outcomes = await services.aws.run(_read, dynamodb, table, run_ids, s3_key)
     found = [outcomes[run_id] for run_id in run_ids if run_id in outcomes]
     return [
         DocumentRun(

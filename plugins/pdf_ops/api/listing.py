@@ -1,4 +1,4 @@
-"""Pages of documents and runs, from the tables' index: never a scan, and page 1,000 costs what page 1 does.
+"""Pages of documents, from the tables' index: never a scan, and page 1,000 costs what page 1 does.
 
 Documents lie in a few partitions per status, each in order of time; a page is merged from their fronts.
 Filters that the index cannot answer look at a bounded number of entries per request.
@@ -148,21 +148,6 @@ async def list_documents(aws: Aws, table: str, query: Query) -> Listed:
     """One page of documents."""
     shards = [shard for status in query.statuses or tuple(StateStatus) for shard in listing_shards(status)]
     return await _merge(aws, table, shards, query, "s3_key")
-
-
-async def list_runs(
-    aws: Aws, table: str, shard: str, query: Query
-) -> tuple[list[dict[str, Any]], str | None]:
-    """One page of runs, as the index has them."""
-    low, high = query.bounds
-    if low > high:
-        return [], None
-    partition = _Partition(aws, table, shard, query)
-    await partition.fill(query.limit + 2)
-    found = list(partition.buffer)
-    page = found[: query.limit]
-    has_more = len(found) > query.limit
-    return page, page[-1][LISTING_RANGE_KEY]["S"] if has_more else None
 
 
 async def _merge(aws: Aws, table: str, shards: list[str], query: Query, name: str) -> Listed:

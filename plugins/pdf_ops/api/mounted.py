@@ -1,8 +1,9 @@
-"""The app as Airflow's api-server mounts it: its own users, roles and connections."""
+"""The app as Airflow's api-server mounts it: its own users, roles, connections and configuration."""
 
 from __future__ import annotations
 
 import functools
+import os
 
 from fastapi import FastAPI
 
@@ -13,6 +14,9 @@ from pdf_ops.api.app import create_app
 from pdf_ops.api.aws import Aws
 from pdf_ops.api.requests_log import log_requests
 from pdf_ops.api.services import Services
+
+SECTION = "pdf_ops_api"
+"""Of Airflow's configuration: MWAA takes options, and no environment variables but by a script."""
 
 
 @functools.cache
@@ -25,4 +29,16 @@ def mounted_app() -> FastAPI:
 def _services() -> Services:
     pipeline = pipeline_settings.load()
     aws = Aws(aws_conn_id=pipeline.aws_conn_id, region_name=pipeline.aws_region or None)
-    return Services.create(api_settings.load(), pipeline, AirflowAccess(), aws, is_mounted=True)
+    settings = api_settings.load(configured())
+    return Services.create(settings, pipeline, AirflowAccess(), aws, is_mounted=True)
+
+
+def configured() -> dict[str, str]:
+    """The settings by their variables: from the environment, or else from Airflow's configuration."""
+    from airflow.sdk import conf
+
+    return {
+        setting.variable: os.environ.get(setting.variable)
+        or str(conf.get(SECTION, setting.name, fallback="") or "")
+        for setting in api_settings.API_SETTINGS
+    }

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from datetime import UTC, datetime
 
 from fastapi import APIRouter, Response
 
+from pdf_ops.airflow_api import REDRIVE, AirflowApiError
 from pdf_ops.api.dependencies import Redriver, ServicesDep
-from pdf_ops.api.doorbell import REDRIVE, DoorbellError
 from pdf_ops.api.models import RedriveAnswer, RedriveRequest
 from pdf_ops.api.problems import ProblemError, responses
 from pdf_ops.api.services import Services
 from pdf_ops.contract.errors import ErrorClass
-from pdf_ops.objects import ObjectStore
-from pdf_ops.redrive import Criteria, Selection, select_letters, select_results
+from pdf_ops.redrive import Criteria, Selection, new_run_id, select
 
 MAX_COUNT_S = 15.0
 router = APIRouter(prefix="/v1/redrive", tags=["redrive"])
@@ -39,34 +37,29 @@ async def redrive(
             by_error=dict(found.by_error.most_common()),
             is_complete=found.is_complete,
         )
-    now = datetime.now(UTC)
-    run_id = f"redrive__{now:%Y-%m-%dT%H:%M:%S.%fZ}_{uuid.uuid4().hex[:6]}"
+    run_id = new_run_id(datetime.now(UTC))
     conf = wanted.model_dump(exclude={"is_dry_run"}, exclude_none=True)
     # The same names as the DAG's params; a run that was asked for by name is no dry run.
     try:
         await services.doorbell.start(REDRIVE, run_id, conf | {"dry_run": False}, client)
-    except DoorbellError as error:
+    except AirflowApiError as error:
         raise ProblemError(502, f"No run was started. {error}") from None
     response.status_code = 202
     return RedriveAnswer(is_dry_run=False, run_id=run_id)
 
 
 def _count(services: Services, wanted: RedriveRequest) -> Selection:
-    pipeline = services.pipeline
     criteria = Criteria(
         run_id=wanted.run_id,
         error_class=wanted.error_class,
         prefix=wanted.prefix,
         confidence_below=wanted.confidence_below,
     )
-    if wanted.confidence_below is not None:
-        store = ObjectStore(client=services.aws.client("s3"))
-        return select_results(store, pipeline.layout, criteria, limit=wanted.limit)
-    return select_letters(
-        services.aws.client("sqs"),
-        pipeline.dlq_sqs_queue_url,
+    return select(
         criteria,
-        default_bucket=pipeline.input_s3_bucket,
+        services.pipeline,
+        sqs=services.aws.client("sqs"),
+        s3=services.aws.client("s3"),
         limit=wanted.limit,
         max_s=MAX_COUNT_S,
     )

@@ -1,20 +1,19 @@
-"""Runs: how they go and went. From the runs table and reports, so that they show without Airflow, too."""
+"""Runs: how they go and went. From the runs table alone, so that they show without Airflow, too."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
 
-from pdf_ops.api import listing
 from pdf_ops.api.dependencies import Reader, ServicesDep
 from pdf_ops.api.ids import Cursor
 from pdf_ops.api.models import Run, RunDetails, RunEntry, RunPage
 from pdf_ops.api.problems import responses
-from pdf_ops.api.runs import describe_details, describe_run, read_report
-from pdf_ops.contract.attributes import values_of
-from pdf_ops.contract.runs import RUNS_LISTING_SHARD
+from pdf_ops.api.runs import describe, describe_details, read_report
+from pdf_ops.run_status import recent_runs
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
 _SORT = "runs"
@@ -29,14 +28,10 @@ async def list_runs(
     cursor: Annotated[str | None, Query(max_length=500)] = None,
 ) -> RunPage:
     """Those of the last 90 days."""
-    query = listing.Query(limit=limit, after=Cursor.parse(cursor, _SORT).after if cursor else None)
-    found, after = await listing.list_runs(
-        services.aws, services.pipeline.dynamo_runs_table_name, RUNS_LISTING_SHARD, query
-    )
-    runs = []
-    for item in found:
-        values: dict[str, Any] = values_of(item)
-        runs.append(RunEntry.model_validate({name: values.get(name) for name in RunEntry.model_fields}))
+    table, dynamodb = services.pipeline.dynamo_runs_table_name, services.aws.client("dynamodb")
+    given = Cursor.parse(cursor, _SORT).after if cursor else None
+    found, after = await services.aws.run(recent_runs, dynamodb, table, limit=limit, after=given)
+    runs = [RunEntry.model_validate(asdict(entry)) for entry in found]
     return RunPage(runs=runs, next_cursor=str(Cursor(after, _SORT)) if after else None)
 
 
@@ -46,7 +41,7 @@ RunId = Annotated[str, Path(min_length=1, max_length=250, examples=["scheduled__
 @router.get("/{run_id}", summary="How a run goes, or went", responses=responses(404))
 async def get_run(services: ServicesDep, client: Reader, run_id: RunId) -> Run:
     """Progress, outcomes, rate, time left and cost."""
-    return await services.aws.run(describe_run, services, run_id)
+    return await services.aws.run(describe, services, run_id)
 
 
 @router.get("/{run_id}/details", summary="All that is known about a run", responses=responses(404))

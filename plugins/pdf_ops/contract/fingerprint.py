@@ -6,7 +6,6 @@ done" safe. Not for settings that only change speed, limits in time or memory, o
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -102,6 +101,8 @@ class ReadingConfig:
     @property
     def config_hash(self) -> str:
         """16 hex digits that change whenever the same bytes may give other rows."""
+        import hashlib  # A page process never asks, and it takes longer than the rest of this module.
+
         settings = {
             "dpi": self.dpi,
             "languages": list(self.languages),

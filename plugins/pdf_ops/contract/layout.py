@@ -211,6 +211,22 @@ class Layout:
         """The run's merged manifest: one document row per document."""
         return self._in_run(run_id, "manifest.parquet")
 
+    def merge_prefix(self, run_id: str) -> S3Uri:
+        """What the tasks that merge a run tell each other."""
+        return self._in_run(run_id, "merge/")
+
+    def merge_plan(self, run_id: str) -> S3Uri:
+        """How the merging of a run is divided."""
+        return self._in_run(run_id, "merge/plan.json")
+
+    def merge_shard(self, run_id: str, number: int) -> S3Uri:
+        """The documents of one shard of the merging."""
+        return self._in_run(run_id, f"merge/shard-{_numbered(number)}.parquet")
+
+    def merged_shard(self, run_id: str, number: int) -> S3Uri:
+        """What became of one shard: its staged files, and its figures."""
+        return self._in_run(run_id, f"merge/shard-{_numbered(number)}.json")
+
     def statistics_json(self, run_id: str) -> S3Uri:
         """What merging the run measured: timings, throughput, errors; the report's source."""
         return self._in_run(run_id, "statistics.json")
@@ -252,6 +268,15 @@ class Layout:
     def pages_part(self, run_date: date, run_id: str, number: int) -> S3Uri:
         """One file of the compacted page dataset."""
         return self._in_dataset("pages", run_date, run_id, number)
+
+    def staged_prefix(self, run_id: str) -> S3Uri:
+        """A run's files of the page dataset that are not published yet."""
+        return S3Uri(self.output_bucket, f"{self.output_prefix}staged/run-{encode_segment(run_id)}/")
+
+    def staged_part(self, run_id: str, number: int) -> S3Uri:
+        """One file of the page dataset before it is published."""
+        prefix = self.staged_prefix(run_id)
+        return S3Uri(prefix.bucket, f"{prefix.key}pages-{_numbered(number)}.parquet")
 
     def documents_dataset(self) -> S3Uri:
         """The root of the documents dataset."""

@@ -57,6 +57,11 @@ def worker_key(run_id: str, worker_id: str) -> Item:
     return item_of({HASH_KEY: run_shard(run_id, _shard(worker_id)), RANGE_KEY: f"{WORKER_PREFIX}{worker_id}"})
 
 
+def letters_watch_key(queue_name: str) -> Item:
+    """The key of what was last known about a dead-letter queue; no run's, and it stays."""
+    return item_of({HASH_KEY: "watch#letters", RANGE_KEY: queue_name})
+
+
 def outcome_key(run_id: str, s3_key: str) -> Item:
     """The key of a document's outcome in a run.
 

@@ -1,4 +1,4 @@
-"""One Slack message a run: an alert when it failed, a summary when it succeeded.
+"""One Slack message a run: an alert when it failed, a summary when it succeeded. One when dead letters grow.
 
 Plain functions for the DAG's own callbacks: a notifier object there breaks ``airflow dags test``.
 A message that cannot be sent is logged and forgotten, so that it never hides what it reports.
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pdf_ops.contract.layout import Layout
+    from pdf_ops.letters_watch import Growth
 
     Callback = Callable[[Mapping[str, Any]], None]
 
@@ -63,10 +64,15 @@ def slack_callbacks(
     return SlackCallbacks(alert_on_failure, summarise_on_success)
 
 
-def _send(slack_conn_id: str | None, compose: Callable[[], tuple[str, list[dict[str, Any]]]]) -> None:
+def send_growth(slack_conn_id: str | None, growth: Growth) -> bool:
+    """Say that the dead-letter queue has grown; False if that could not be said."""
+    return _send(slack_conn_id, lambda: growth_message(growth))
+
+
+def _send(slack_conn_id: str | None, compose: Callable[[], tuple[str, list[dict[str, Any]]]]) -> bool:
     if not slack_conn_id:
         log.info("No Slack message: no connection is configured")
-        return
+        return False
     try:
         from airflow.providers.slack.hooks.slack_webhook import SlackWebhookHook
         from airflow.sdk.exceptions import AirflowNotFoundException
@@ -77,11 +83,13 @@ def _send(slack_conn_id: str | None, compose: Callable[[], tuple[str, list[dict[
             hook.get_conn()
         except AirflowNotFoundException:
             log.info("No Slack message: there is no connection %r", slack_conn_id)
-            return
+            return False
         hook.send(text=text, blocks=blocks)
     except Exception as error:  # noqa: BLE001 -- whatever is wrong with Slack, the run's own state counts
         # The URL in an error holds the webhook's secret, hence its type alone.
         log.warning("The Slack message could not be sent: %s", type(error).__name__)
+        return False
+    return True
 
 
 def failure_message(
@@ -108,6 +116,23 @@ def success_message(
     text = f"Done: {dag_id}, run {run_id}"
     lines = [_safe(summary["headline"])] if summary.get("headline") else []
     return text, _blocks(f":white_check_mark: {text}", lines, context, summary)
+
+
+def growth_message(growth: Growth) -> tuple[str, list[dict[str, Any]]]:
+    """The text and the blocks of an alert about dead letters."""
+    text = f"Dead letters: {growth.unexplained:,} more that no run has reported, {growth.letters:,} in all"
+    lines = []
+    if growth.by_error:
+        worst = ", ".join(f"`{label}` {count:,}" for label, count in growth.by_error)
+        lines.append(f"*Errors:* {_safe(worst)} (of {growth.looked_at:,} looked at)")
+    if growth.explained:
+        lines.append(f"*Besides:* {growth.explained:,} that runs report")
+    lines.append("*What to do:* `pdf-ops failed`, then `pdf-ops redrive`, or the DAG `pdf_redrive`")
+    blocks = [
+        {"type": "section", "text": {"type": "mrkdwn", "text": f"*:envelope: {text}*"}},
+        {"type": "section", "text": {"type": "mrkdwn", "text": "\n".join(lines)[:MAX_TEXT_CHARS]}},
+    ]
+    return text, blocks
 
 
 def _blocks(

@@ -19,7 +19,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from pdf_ops.contract.documents import DocumentStatus
 from pdf_ops.contract.listing import Decision
 from pdf_ops.objects import ObjectStore, Wanted
-from pdf_ops.operators.merge import dataset_files
+from pdf_ops.operators.publish import dataset_files
 from pdf_ops.operators.run_outputs import RunOutputsOperator
 from pdf_ops.partitions import Partitions, partitions_for, return_freed_memory
 
@@ -311,7 +311,7 @@ class _Reconciliation:
         if run_date is None:
             return 0
         first = self.layout.pages_part(date.fromisoformat(run_date), self.run_id, 0)
-        return sum(_rows_of(self.store, uri) for _, uri in dataset_files(self.store, first, self.run_id))
+        return sum(_rows_of(self.store, uri) for _, uri, _ in dataset_files(self.store, first, self.run_id))
 
 
 def _read_file(path: Path | None) -> bytes:

@@ -52,7 +52,17 @@ PROVED = {
         "test_a_release_sets_the_version_everywhere_builds_the_bundles_commits_and_tags"
     ),
 }
-PAGES = ("deploy-mwaa.md", "deploy-airflow.md", "worker-elsewhere.md", "upgrade.md")
+RECOVERY = {
+    "Objects": "tests/mwaa/test_guides.py::test_an_object_that_was_deleted_or_replaced_is_brought_back",
+    "Tables": "tests/mwaa/test_guides.py::test_a_table_is_restored_under_its_own_name_with_its_index",
+}
+# These run whole sections.
+PROVED |= {
+    command.text: RECOVERY[command.section]
+    for command in commands_of("disaster-recovery.md")
+    if command.is_provable and command.section in RECOVERY
+}
+PAGES = ("deploy-mwaa.md", "deploy-airflow.md", "worker-elsewhere.md", "upgrade.md", "disaster-recovery.md")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -102,11 +112,18 @@ def test_the_guides_name_only_modules_variables_and_outputs_that_exist():
     module = configuration.split('module "pdf_ops" {')[1].split("\n}")[0]
     pages = "\n".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
 
-    for name in [*re.findall(r"^  (\w+) +=", module, re.MULTILINE), "airflow_role_name", "sends_events"]:
+    for name in [
+        *re.findall(r"^  (\w+) +=", module, re.MULTILINE),
+        *("airflow_role_name", "api_settings", "sends_events"),
+    ]:
         assert name == "source" or f'variable "{name}"' in variables, name
     for name in re.findall(r"module\.pdf_ops\.module\.(\w+)", pages):
         assert f'module "{name}"' in main, name
-    for name in {"mwaa", "control_plane_policy_arn", *re.findall(r"terraform output (\w+)", pages)}:
+    named = set(re.findall(r"terraform -chdir=deploy output (?:-raw )?(\w+)", pages))
+    assert named | {"control_plane_policy_arn"} == set(
+        re.findall(r'^output "(\w+)"', configuration, re.MULTILINE)
+    )
+    for name in re.findall(r"module\.pdf_ops\.(\w+)", configuration):
         assert f'output "{name}"' in outputs, name
     for name in ("plugins_version", "requirements_version", "startup_version"):
         assert name in variables

@@ -57,6 +57,16 @@ def test_a_copy_also_reads_its_source() -> None:
     ]
 
 
+def test_a_query_of_an_index_is_checked_on_the_index() -> None:
+    target = "DynamoDB_20120810.Query"
+    table = f"arn:aws:dynamodb:eu-west-1:{ACCOUNT}:table/state"
+
+    assert pairs(operation("dynamodb", target, TableName="state")) == [("dynamodb:Query", table)]
+    assert pairs(operation("dynamodb", target, TableName="state", IndexName="listing")) == [
+        ("dynamodb:Query", f"{table}/index/listing")
+    ]
+
+
 def test_what_is_not_known_of_s3_is_no_action_that_a_policy_could_allow() -> None:
     assert pairs(signed("s3", method="PUT", path="/b", query="policy="))[0][0] == "s3:PUT bucket?policy="
 

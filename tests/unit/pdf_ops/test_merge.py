@@ -14,11 +14,15 @@ from hypothesis import strategies as st
 from tests.support.runs import BEGAN, INPUT, LAYOUT_ARGUMENTS, OUTPUT, WrittenRun, moto_server
 
 from pdf_ops import merging
+from pdf_ops.compaction import PageCompactor
 from pdf_ops.contract.documents import DocumentRow, DocumentStatus, to_record_batch
 from pdf_ops.contract.layout import S3Uri
 from pdf_ops.contract.pages import page_schema
-from pdf_ops.merging import ManifestMerger, PageCompactor, keep_best, plain_document_schema
-from pdf_ops.operators.merge import MergeManifestsOperator
+from pdf_ops.merge_plan import MAX_SHARDS, cut
+from pdf_ops.merging import ManifestMerger, keep_best, plain_document_schema
+from pdf_ops.operators.merge import MergeError, MergeOperator
+from pdf_ops.operators.plan_merge import PlanMergeOperator
+from pdf_ops.operators.publish import PublishOperator
 from pdf_ops.partitions import Partitions
 from pdf_ops.run_statistics import Histogram, RunStatistics
 
@@ -36,11 +40,6 @@ def run() -> Iterator[WrittenRun]:
         yield WrittenRun().create()
 
 
-def merge(run: WrittenRun, **arguments) -> dict:
-    arguments = LAYOUT_ARGUMENTS | {"run_id": run.run_id} | arguments
-    return MergeManifestsOperator(task_id="merge", **arguments).execute(run.context())
-
-
 def statistics_of(run: WrittenRun) -> dict:
     return run.json(run.layout.statistics_json(run.run_id))
 
@@ -52,7 +51,7 @@ def test_each_document_is_in_the_manifest_once_though_redelivery_repeated_its_li
     run.put_part([rows[2], *rows[3:], rows[0]], worker="worker-2")
     run.commit(rows)
 
-    result = merge(run)
+    result = run.merge()
 
     assert sorted(row["source_uri"] for row in run.manifest()) == [row.source_uri for row in rows]
     assert result["repeated"] == 2
@@ -74,7 +73,7 @@ def test_the_dataset_has_every_page_of_done_and_partial_documents_and_no_others(
     run.put_part(rows)
     run.commit(rows)
 
-    result = merge(run)
+    result = run.merge()
 
     table = run.page_table()
     assert table.schema.equals(page_schema())
@@ -95,7 +94,7 @@ def test_a_line_that_a_dying_worker_never_wrote_is_rebuilt_from_its_outcome_and_
     run.put_part([kept])
     run.commit([kept, lost, failed])
 
-    result = merge(run)
+    result = run.merge()
 
     rows = {row["source_uri"]: row for row in run.manifest()}
     assert result["repaired"] == 2
@@ -119,7 +118,7 @@ def test_a_manifest_part_that_cannot_be_read_is_rebuilt_too(run):
     run.s3.put_object(Bucket=broken.bucket, Key=broken.key, Body=b"half a fi")
     run.commit(rows)
 
-    result = merge(run)
+    result = run.merge()
 
     assert (result["repaired"], result["documents"]["done"], result["page_rows"]) == (1, 2, 4)
 
@@ -132,14 +131,14 @@ def test_a_retry_writes_the_same_objects_and_removes_what_a_longer_attempt_left(
     neighbour = run.layout.pages_part(DAY, run.run_id + "-00001", 3)
     run.s3.put_object(Bucket=OUTPUT, Key=neighbour.key, Body=b"another run's")
 
-    merge(run, file_rows=15)
+    run.merge(file_rows=15)
     longer = run.keys(OUTPUT, "data/pages/")
-    first = merge(run)
+    first = run.merge()
     manifest = run.s3.get_object(
         Bucket=run.layout.run_manifest(run.run_id).bucket, Key=run.layout.run_manifest(run.run_id).key
     )
     shorter = run.keys(OUTPUT, "data/pages/")
-    second = merge(run)
+    second = run.merge()
     again = run.s3.get_object(
         Bucket=run.layout.run_manifest(run.run_id).bucket, Key=run.layout.run_manifest(run.run_id).key
     )
@@ -157,7 +156,7 @@ def test_files_end_at_the_number_of_rows_that_is_asked_for(run):
     run.put_part(rows)
     run.commit(rows)
 
-    result = merge(run, file_rows=12)
+    result = run.merge(file_rows=12)
 
     sizes = [
         run.table(run.layout.pages_part(DAY, run.run_id, number)).num_rows
@@ -179,7 +178,7 @@ def test_a_page_file_that_is_gone_or_broken_is_named_and_does_not_stop_the_other
     run.put_part(rows)
     run.commit(rows)
 
-    result = merge(run)
+    result = run.merge()
 
     assert result["unreadable"] == 3
     named = {item["source_uri"].rpartition("/")[2] for item in statistics_of(run)["unreadable"]["samples"]}
@@ -188,7 +187,7 @@ def test_a_page_file_that_is_gone_or_broken_is_named_and_does_not_stop_the_other
 
 
 def test_a_run_without_documents_has_an_empty_manifest_and_no_dataset_files(run):
-    result = merge(run)
+    result = run.merge()
 
     assert run.manifest() == []
     assert result["page_files"] == 0
@@ -205,7 +204,7 @@ def test_the_statistics_say_how_the_run_went(run):
     run.put_part(rows)
     run.commit(rows)
 
-    merge(run)
+    run.merge()
 
     found = statistics_of(run)
     assert found["documents"] == {"done": 2, "partial": 0, "failed": 1, "skipped": 0}
@@ -229,17 +228,173 @@ def test_the_statistics_say_how_the_run_went(run):
 
 
 def test_the_operators_arguments_are_templated():
-    operator = MergeManifestsOperator(task_id="merge", **LAYOUT_ARGUMENTS)
+    for operator in (
+        PlanMergeOperator(task_id="plan_merge", **LAYOUT_ARGUMENTS),
+        MergeOperator(task_id="merge", shard_uri="s3://bucket/shard-00000.parquet", **LAYOUT_ARGUMENTS),
+        PublishOperator(task_id="publish", **LAYOUT_ARGUMENTS),
+    ):
+        assert operator.run_id == "{{ run_id }}"
+        assert set(operator.template_fields) >= {
+            "output_bucket",
+            "output_prefix",
+            "manifest_bucket",
+            "manifest_prefix",
+            "runs_table",
+            "run_id",
+        }
+    assert "input_bucket" in PlanMergeOperator.template_fields
+    assert "shard_uri" in MergeOperator.template_fields
 
-    assert operator.run_id == "{{ run_id }}"
-    assert set(operator.template_fields) >= {
-        "output_bucket",
-        "output_prefix",
-        "manifest_bucket",
-        "manifest_prefix",
-        "runs_table",
-        "run_id",
+
+# --- several shards ------------------------------------------------------------
+
+
+def written(run: WrittenRun, count: int = 6) -> list[DocumentRow]:
+    """A run of some documents, one page the first, two the second, and so on."""
+    rows = [run.document(f"{number}.pdf", page_count=number + 1, minute=number) for number in range(count)]
+    rows.append(run.document("failed.pdf", DocumentStatus.FAILED, error=("CORRUPT", "truncated")))
+    run.put_record(len(rows))
+    run.put_part(rows)
+    run.commit(rows)
+    return rows
+
+
+def everything_published(run: WrittenRun) -> dict[str, bytes]:
+    return {
+        key: run.s3.get_object(Bucket=OUTPUT, Key=key)["Body"].read()
+        for dataset in ("pages", "documents")
+        for key in run.keys(OUTPUT, f"data/{dataset}/")
     }
+
+
+def test_several_shards_give_the_same_rows_and_the_same_figures_as_one(run):
+    rows = written(run)
+
+    one = run.merge()
+    pages, figures = run.page_table(), statistics_of(run)
+    several = run.merge(documents_per_shard=2)
+    again, figures_again = run.page_table(), statistics_of(run)
+
+    assert (one["page_files"], several["page_files"]) == (1, 4)
+    assert one | {"page_files": 4} == several
+    assert again.sort_by([("source_uri", "ascending"), ("page", "ascending")]).equals(
+        pages.sort_by([("source_uri", "ascending"), ("page", "ascending")])
+    )
+    assert len(run.manifest()) == len(rows)
+    for found in (figures, figures_again):
+        del found["merged_at"], found["pages"]["files"], found["pages"]["size_bytes"]
+    assert figures == figures_again
+
+
+def test_nothing_of_a_run_is_published_before_all_its_shards_are_merged(run):
+    written(run)
+    first, *others = run.plan_merge(documents_per_shard=2)
+    run.merge_shard(first)
+
+    with pytest.raises(MergeError, match=r"3 of 4 shards are not merged \(1, 2, 3\); clear merge"):
+        run.publish()
+    assert everything_published(run) == {}
+
+    for shard in others:
+        run.merge_shard(shard)
+    assert everything_published(run) == {}
+    run.publish()
+    assert len(everything_published(run)) == 4 + 1
+
+
+def test_a_published_run_stays_whole_while_it_is_merged_again(run):
+    written(run)
+    run.merge(documents_per_shard=2)
+    before = everything_published(run)
+
+    shards = run.plan_merge(documents_per_shard=3)
+    assert everything_published(run) == before
+    for shard in shards:
+        run.merge_shard(shard)
+        assert everything_published(run) == before
+    run.publish()
+
+    assert len(everything_published(run)) == len(shards) + 1 < len(before)
+    assert run.page_table().num_rows == sum(range(1, 7))
+
+
+def test_any_of_the_tasks_may_be_run_again_after_the_last_one(run):
+    written(run)
+    shards = run.plan_merge(documents_per_shard=2)
+    for shard in shards:
+        run.merge_shard(shard)
+    result = run.publish()
+    before = everything_published(run)
+
+    assert run.publish() == result
+    run.merge_shard(shards[1])
+    assert run.publish() == result
+
+    assert everything_published(run) == before
+    assert run.keys(OUTPUT, "data/staged/") == []
+
+
+def test_rows_that_are_neither_staged_nor_published_are_missed(run):
+    written(run)
+    run.merge(documents_per_shard=2)
+    gone = run.layout.pages_part(DAY, run.run_id, 1_000)
+    run.s3.delete_object(Bucket=gone.bucket, Key=gone.key)
+
+    with pytest.raises(MergeError, match="1 files are neither staged nor published; clear merge"):
+        run.publish()
+
+
+def test_a_plan_that_is_made_again_forgets_what_was_merged_by_the_one_before(run):
+    written(run)
+    for shard in run.plan_merge(documents_per_shard=2):
+        run.merge_shard(shard)
+    run.plan_merge(documents_per_shard=3)
+
+    assert run.keys(OUTPUT, "data/staged/") == []
+    with pytest.raises(MergeError, match="3 of 3 shards are not merged"):
+        run.publish()
+
+
+def test_a_shard_that_is_not_there_says_what_to_clear(run):
+    written(run)
+    [shard] = run.plan_merge()
+    run.s3.delete_object(Bucket=S3Uri.parse(shard).bucket, Key=S3Uri.parse(shard).key)
+
+    with pytest.raises(MergeError, match="clear plan_merge"):
+        run.merge_shard(shard)
+    with pytest.raises(MergeError, match="1 of 1 shards are not merged"):
+        run.publish()
+
+
+@given(
+    pages=st.lists(st.integers(0, 30) | st.integers(0, 100_000), max_size=60),
+    per_shard=st.integers(1, 20),
+    rows_each=st.integers(1, 25),
+)
+@settings(deadline=None)
+def test_each_document_is_in_one_shard_and_the_shards_are_about_the_same_work(pages, per_shard, rows_each):
+    table = pa.table(
+        {
+            "source_uri": [str(number) for number in range(len(pages))],
+            "output_uri": ["s3://b/k"] * len(pages),
+            "pages_written": pa.array(pages, pa.int32()),
+            "char_count": pa.array([0] * len(pages), pa.int64()),
+            "status": ["done"] * len(pages),
+        }
+    )
+    tables = [table.slice(begin, rows_each) for begin in range(0, len(pages), rows_each)]
+
+    shards = list(cut(tables, documents=len(pages), pages=sum(pages), documents_per_shard=per_shard))
+
+    assert 1 <= len(shards) <= MAX_SHARDS
+    assert [uri for shard in shards for uri in shard["source_uri"].to_pylist()] == [
+        str(number) for number in range(len(pages))
+    ]
+    works = [[1 + count / 50 for count in shard["pages_written"].to_pylist()] for shard in shards]
+    # A shard goes over its share by less than its last document.
+    for work in works:
+        share = max(per_shard, sum(map(sum, works)) / len(shards))
+        assert sum(work) - (work[-1] if work else 0) < share + 1e-6
 
 
 # --- without AWS ---------------------------------------------------------------

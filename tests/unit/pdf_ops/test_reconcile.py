@@ -16,7 +16,6 @@ from pdf_ops.contract.documents import DocumentStatus
 from pdf_ops.contract.layout import S3Uri
 from pdf_ops.contract.listing import Decision
 from pdf_ops.operators import reconcile as module
-from pdf_ops.operators.merge import MergeManifestsOperator
 from pdf_ops.operators.reconcile import ReconcileOperator, ReconciliationError
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def shared_run() -> Iterator[WrittenRun]:
 
 
 def merge(run: WrittenRun) -> None:
-    MergeManifestsOperator(task_id="merge", run_id=run.run_id, **LAYOUT_ARGUMENTS).execute(run.context())
+    run.merge()
 
 
 def reconcile(run: WrittenRun, **arguments) -> dict:

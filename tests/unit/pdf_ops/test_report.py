@@ -15,7 +15,6 @@ from pdf_ops.contract.listing import Decision
 from pdf_ops.contract.runs import Counters
 from pdf_ops.cost import Prices, PricesError, estimate
 from pdf_ops.dead_letters import triage
-from pdf_ops.operators.merge import MergeManifestsOperator
 from pdf_ops.operators.reconcile import ReconcileOperator, ReconciliationError
 from pdf_ops.operators.report import ReportOperator
 from pdf_ops.reporting.page import render
@@ -43,7 +42,7 @@ def write(run: WrittenRun, rows: list, *, letters: int = 0) -> None:
 
 
 def merge_and_reconcile(run: WrittenRun) -> None:
-    MergeManifestsOperator(task_id="merge", run_id=run.run_id, **LAYOUT_ARGUMENTS).execute(run.context())
+    run.merge()
     ReconcileOperator(task_id="reconcile", run_id=run.run_id, **LAYOUT_ARGUMENTS).execute(run.context())
 
 

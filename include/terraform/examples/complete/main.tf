@@ -46,4 +46,6 @@ module "pdf_ops" {
     max_workers   = "50"
     slack_conn_id = "slack_pdf_ops"
   }
+
+  api_settings = { max_upload_mb = "512" }
 }

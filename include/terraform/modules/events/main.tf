@@ -1,4 +1,5 @@
-# New documents are sent to the queue by S3 itself, for workers that run all the time.
+# S3 itself tells a queue about new documents: that of the documents, for workers that run all the time, or that of
+# the events, which starts runs.
 
 data "aws_iam_policy_document" "this" {
   statement {

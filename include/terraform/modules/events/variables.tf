@@ -14,7 +14,7 @@ variable "bucket_arn" {
 }
 
 variable "queue_arn" {
-  description = "The documents' queue."
+  description = "The queue that is told."
   type        = string
 }
 

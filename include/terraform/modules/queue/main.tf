@@ -1,5 +1,6 @@
-# The documents' queue and its dead-letter queue, as include/resources.json defines them.
+# The documents' queue, its dead-letter queue, and that of events, as include/resources.json defines them.
 
+# Those without a dead-letter queue of their own: the dead letters themselves, and events, which may be lost.
 resource "aws_sqs_queue" "dead_letters" {
   for_each = { for key, queue in var.queues : key => queue if queue.dead_letter_queue == null }
 

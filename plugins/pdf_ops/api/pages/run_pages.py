@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from markupsafe import Markup
 
+from pdf_ops.airflow_api import PIPELINE, REDRIVE
 from pdf_ops.api.dependencies import Reader, ServicesDep
-from pdf_ops.api.doorbell import PIPELINE, REDRIVE
 from pdf_ops.api.models import RunDetails
 from pdf_ops.api.pages.answering import PageRoute
 from pdf_ops.api.pages.rendering import PREFIX, render

@@ -16,8 +16,9 @@ from pdf_ops.api.doorbell import MARGIN_S, Visit
 from pdf_ops.api.forms import FormFile
 from pdf_ops.api.ids import Cursor, decode, encode
 from pdf_ops.api.listing import Query
+from pdf_ops.api.mounted import configured
 from pdf_ops.api.problems import ProblemError
-from pdf_ops.api.settings import load
+from pdf_ops.api.settings import ApiSettings, load
 from pdf_ops.contract.state import new_listing_key
 from pdf_ops.exceptions import SettingsError
 
@@ -97,6 +98,19 @@ def test_all_wrong_settings_are_named_at_once():
         load({"PDF_OPS_MAX_UPLOAD_MB": "much", "PDF_OPS_AIRFLOW_URL": "airflow"})
     assert "PDF_OPS_MAX_UPLOAD_MB" in str(refused.value)
     assert "PDF_OPS_AIRFLOW_URL" in str(refused.value)
+
+
+def test_in_airflow_settings_may_be_in_its_configuration_and_the_environment_comes_first(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("AIRFLOW__PDF_OPS_API__MAX_UPLOAD_MB", "7")
+    monkeypatch.setenv("AIRFLOW__PDF_OPS_API__RATE_CAPACITY", "8")
+    monkeypatch.setenv("PDF_OPS_RATE_CAPACITY", "9")
+
+    found = load(configured())
+
+    assert (found.max_upload_mb, found.rate_capacity) == (7, 9)
+    assert found.rate_refill_per_minute == ApiSettings().rate_refill_per_minute
 
 
 def test_secrets_are_not_shown():
