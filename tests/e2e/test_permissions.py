@@ -144,9 +144,9 @@ def serve_requests(aws: LocalAws, world: Pipeline, folder: Path, text: bytes) ->
         [run_id] = {run["run_id"] for run in client.get("/v1/runs", params={"limit": 1}).json()["runs"]}
         for path in (
             f"jobs/{job}",
-            *(f"documents/{job}{part}" for part in ("", "/pages", "/text", "/content", "/download")),
+            *(f"documents/{job}{part}" for part in ("", "/pages", "/text", "/content", "/download", "/runs")),
             "documents/list-document",
-            f"runs/{run_id}",
+            *(f"runs/{run_id}{part}" for part in ("", "/details", "/report")),
         ):
             assert client.get(f"/v1/{path}").status_code == 200, path
         assert client.post("/v1/redrive", json={"error_class": "CORRUPT"}).status_code == 200
