@@ -1,4 +1,4 @@
-"""``pdf-ops search`` and ``pdf-ops index``: find pages from a terminal, and keep the index that does it.
+"""``pdf-ops search``, ``index`` and ``reindex``: find pages from a terminal, and keep what finds them.
 
 Not for the index itself: that is ``pdf_ops.search``.
 """
@@ -23,7 +23,7 @@ _BOLD, _DIM, _PLAIN = "\033[1;33m", "\033[2m", "\033[0m"
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add both to the command line."""
+    """Add them to the command line."""
     search = commands.add_parser("search", help="find pages by their words")
     search.add_argument(
         "words", nargs="+", help='words that are all on a page, "a phrase", -without, prefix*'
@@ -38,6 +38,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     index.add_argument("--dataset", type=Path, help="a local dataset, instead of the published one")
     index.add_argument("--index", type=Path, help="the local folder of its index; goes with --dataset")
     index.set_defaults(run=run_index)
+
+    again = commands.add_parser("reindex", help="write the whole dataset to OpenSearch")
+    again.add_argument("--dataset", type=Path, help="a local dataset, instead of the published one")
+    again.set_defaults(run=run_reindex)
 
 
 def run_search(options: argparse.Namespace) -> int:
@@ -80,6 +84,42 @@ def run_index(options: argparse.Namespace) -> int:
         f"{built.documents_replaced:,} documents replaced; {built.elapsed_s:.1f} s{rate}\n"
     )
     return _FOUND
+
+
+def run_reindex(options: argparse.Namespace) -> int:
+    """Fill OpenSearch from the dataset; gives the exit code."""
+    from dataclasses import replace
+
+    from pdf_ops import settings as pipeline_settings
+    from pdf_ops.contract.opensearch import IndexNames, OpenSearchError
+    from pdf_ops.objects import ObjectStore
+    from pdf_ops.search.building import LocalDataset, S3Dataset
+    from pdf_ops.search.found import NoIndexError
+    from pdf_ops.search.opensearch import client_of, reindex
+
+    try:
+        pipeline = replace(pipeline_settings.load(), aws_conn_id="")
+        if not pipeline.opensearch_url:
+            return _refuse("reindex", "there is no OpenSearch: set AIRFLOW__PDF_OPS__OPENSEARCH_URL")
+        store = ObjectStore(aws_conn_id=None, region_name=pipeline.aws_region or None)
+        dataset = (
+            LocalDataset(options.dataset)
+            if options.dataset
+            else S3Dataset(store, pipeline.layout.pages_dataset())
+        )
+        names = IndexNames(pipeline.opensearch_index)
+        done = reindex(client_of(pipeline, timeout_s=60.0), names, dataset, on_progress=_progress())
+    except (NoIndexError, OpenSearchError) as error:
+        return _refuse("reindex", f"{error}. What was written stays; run it again when that is mended")
+    except _outside_errors() as error:
+        return _refuse("reindex", f"{type(error).__name__}: {error}")
+    sys.stdout.write(
+        f"{done.rows:,} pages of {done.files:,} files: {done.indexed:,} documents in {names.pages} and "
+        f"{names.files}, {len(done.refused):,} refused; {done.elapsed_s:.1f} s\n"
+    )
+    for identity, reason in sorted(done.refused.items())[:10]:
+        sys.stderr.write(f"refused {identity}: {reason}\n")
+    return _NOTHING_FOUND if done.refused else _FOUND
 
 
 def _index_of(options: argparse.Namespace) -> tuple[SearchIndex, str]:
