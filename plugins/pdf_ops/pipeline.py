@@ -46,6 +46,8 @@ WORKER_ENVIRONMENT = {
     "DLQ_SQS_QUEUE_URL": "{{ setting('dlq_sqs_queue_url') }}",
     "DYNAMO_TABLE_NAME": "{{ setting('dynamo_table_name') }}",
     "DYNAMO_RUNS_TABLE_NAME": PLACES["runs_table"],
+    "OPENSEARCH_URL": "{{ setting('opensearch_url') }}",
+    "OPENSEARCH_INDEX": "{{ setting('opensearch_index') }}",
 }
 # How documents are read, for whoever lists them.
 READING: dict[str, Any] = {
