@@ -97,7 +97,9 @@ def redrive_and_watch(world: Pipeline) -> None:
 
 def use_the_command_line(aws: LocalAws, world: Pipeline, install: Install) -> None:
     """An operator with the control plane's role."""
-    environment = airflow_environment(install.home(), aws.environment(), **world.settings)
+    queue = aws.client("sqs").get_queue_url(QueueName=aws.resources.queues["events"].name)["QueueUrl"]
+    settings = world.settings | {"EVENTS_SQS_QUEUE_URL": queue}
+    environment = airflow_environment(install.home(), aws.environment(), **settings)
     for command in ("status", "failed", "report", "cost", "redrive --dry-run", "doctor"):
         program = [install.bin / "python", "-m", "pdf_ops.cli", *command.split()]
         code, output = try_program(program, environment)
