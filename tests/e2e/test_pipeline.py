@@ -47,6 +47,7 @@ ALL_TASKS = {
     "stop_fleet",
     "merge",
     "reconcile",
+    "index",
     "report",
     "gate",
 }
