@@ -246,6 +246,7 @@ def read_and_publish(sent: Any, listing: Any) -> None:
         failure="{{ ti.xcom_pull(task_ids='wait', key='failure') or '' }}",
         dlq_url="{{ setting('dlq_sqs_queue_url') }}",
         failure_threshold="{{ params.failure_threshold }}",
+        optional=[INDEX_TASK],
         # Whatever happened; but without settings there is nothing to report.
         pre_execute=check_settings,
         trigger_rule=TriggerRule.ALL_DONE,

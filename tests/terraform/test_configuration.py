@@ -57,7 +57,10 @@ def test_the_task_definition_names_only_settings_that_the_worker_has() -> None:
 
 def test_what_a_run_tells_its_workers_is_what_the_task_definition_would() -> None:
     """A worker that runs by itself finds the same places as one that a run starts."""
-    assert set(WORKER_ENVIRONMENT) <= {setting.name for setting in CONTAINER.environment}
+    # OpenSearch is there for who asks for it, and the run says where.
+    optional = {"OPENSEARCH_URL", "OPENSEARCH_INDEX"}
+    assert set(WORKER_ENVIRONMENT) - optional <= {setting.name for setting in CONTAINER.environment}
+    assert optional <= set(WORKER_SETTINGS)
 
 
 def test_the_outputs_hold_every_setting_that_airflow_requires_and_no_unknown_one() -> None:
