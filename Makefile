@@ -31,8 +31,9 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-clean up vendor vendor-if-possible browser-test screenshots test lint format chaos fuzz bench bench-pipeline bench-api local-aws image \
-	image-test compose-env compose-images compose-test mwaa mwaa-publish mwaa-test terraform-test release lock clean
+.PHONY: help setup demo demo-clean up vendor vendor-if-possible browser-test screenshots test lint format chaos fuzz \
+	bench bench-pipeline bench-api bench-search local-aws image image-test compose-env compose-images compose-test \
+	mwaa mwaa-publish mwaa-test terraform-test release lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +91,9 @@ bench-pipeline: $(READY) ## Measure the whole pipeline: documents a second, memo
 
 bench-api: $(READY) ## Measure the REST API: status reads a second, pages of a long listing
 	$(BIN)/python -m benchmarks.api $(BENCH_ARGS)
+
+bench-search: $(READY) ## Measure search over 200,000 pages: build, size, latency, against SQLite and DuckDB
+	$(BIN)/python -m benchmarks.search $(BENCH_ARGS)
 
 fuzz: $(READY) ## Try mutated messages, settings, answers and documents for a while (SECONDS=60 SEED=1)
 	$(BIN)/python -m tests.hostile.fuzz --seconds $(SECONDS) --seed $(SEED) --corpus $(CORPUS)/bad

@@ -32,6 +32,7 @@ time: what has been read with the same bytes and settings is not read again.
 | `wait` | progress, rate and time left; ends a run that stalls or fails too much |
 | `plan_merge`, `merge`, `publish` | one dataset, merged shard by shard and published at once |
 | `reconcile` | the proof that no document is missing |
+| `index` | brings the search index up to date; the run does not depend on it |
 | `report`, `gate` | what happened, what it cost, and whether the run succeeded |
 
 A run with nothing to do, and a dry run, skip everything between `list` and `report`.

@@ -48,6 +48,7 @@ _EXPLAINED = {
     "merge": "large files from one per document",
     "publish": "the dataset has the run's rows, all at once",
     "reconcile": "proving that no document is missing",
+    "index": "making the pages searchable",
     "report": "writing the report",
     "gate": "did the run succeed?",
 }

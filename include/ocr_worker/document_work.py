@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ocr_worker.manifest import Manifest
     from ocr_worker.pages import PagePool
     from ocr_worker.queueing import Message, Queue
+    from ocr_worker.search_sink import SearchSink
     from ocr_worker.settings import ServiceSettings
     from pdf_ops.contract.fingerprint import ReadingConfig
     from pdf_ops.contract.layout import S3Uri
@@ -133,6 +134,7 @@ class DocumentWork:
         events: Events,
         metrics: Metrics,
         is_stopping: Callable[[], bool],
+        sink: SearchSink | None = None,
         faults: Faults = NO_FAULTS,
     ) -> None:
         """Take what it works with."""
@@ -147,6 +149,7 @@ class DocumentWork:
         self._events = events
         self._metrics = metrics
         self._is_stopping = is_stopping
+        self._sink = sink
         self._faults = faults
         self._company = Company()
         self._layout = settings.layout
@@ -323,10 +326,14 @@ class DocumentWork:
             )
             await self._upload(written, output)
             await self._faults.at(Step.WRITE, order.s3_key)
+            fetched.unlink(missing_ok=True)
+            row = replace(row, output_uri=str(output))
+            await self._commit(job, order, lease, row, _error_of(row))
+            if self._sink is not None:
+                self._sink.add(row, written)
         finally:
             fetched.unlink(missing_ok=True)
             written.unlink(missing_ok=True)
-        await self._commit(job, order, lease, replace(row, output_uri=str(output)), _error_of(row))
 
     async def _write_rows(self, job: Job, stream: Any, tally: DocumentTally, path: Path) -> None:
         writer = ParquetWriter(path, PageRow, is_part=True)

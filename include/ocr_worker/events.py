@@ -140,6 +140,16 @@ class Metrics:
         if row.error_class is not None:
             self._failures[row.error_class] += 1
 
+    def index(self, *, indexed: int = 0, refused: int = 0, dropped: int = 0, retries: int = 0) -> None:
+        """Count what became of documents in OpenSearch; dropped ones are whole files, the others are not."""
+        values = {
+            "Indexed": indexed,
+            "IndexRefused": refused,
+            "IndexDropped": dropped,
+            "IndexRetries": retries,
+        }
+        self._counts.update({name: value for name, value in values.items() if value})
+
     def lag(self, milliseconds: int) -> None:
         """Note how long a message had waited."""
         self._lag_ms = max(self._lag_ms, milliseconds)

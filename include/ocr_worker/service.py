@@ -33,6 +33,7 @@ from ocr_worker.ledger import LeaseLostError, Ledger
 from ocr_worker.manifest import Manifest
 from ocr_worker.pages import PagePool
 from ocr_worker.queueing import LONG_POLL_S, Queue
+from ocr_worker.search_sink import STOPPED_FLUSH_S, open_sink
 from pdf_ops.contract.errors import ErrorKind, PdfOpsError
 from pdf_ops.contract.layout import parse_bucket
 from pdf_ops.contract.messages import MessageError, parse_message
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ocr_worker.aws import Clients
     from ocr_worker.faults import Faults
     from ocr_worker.queueing import Message
+    from ocr_worker.search_sink import SearchSink
     from ocr_worker.settings import ServiceSettings
     from pdf_ops.contract.messages import DocumentMessage
 
@@ -62,6 +64,8 @@ class Service:
         scratch: Path,
         events: Events,
         *,
+        sink: SearchSink | None = None,
+        metrics: Metrics | None = None,
         faults: Faults = NO_FAULTS,
     ) -> None:
         """Put the parts together."""
@@ -70,7 +74,8 @@ class Service:
         self._pool = pool
         self._events = events
         self._faults = faults
-        self._metrics = Metrics()
+        self._metrics = metrics or Metrics()
+        self._sink = sink
         self._input_bucket = settings.input_bucket
         self._queue = Queue(
             clients.sqs,
@@ -105,6 +110,7 @@ class Service:
             events=events,
             metrics=self._metrics,
             is_stopping=self._stopping.is_set,
+            sink=sink,
             faults=faults,
         )
         self._back_by = 0.0
@@ -140,6 +146,11 @@ class Service:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
             await self._last_flush()
+            # After everything else: nobody waits for it but the end.
+            if self._sink is not None:
+                most_s = self._settings.opensearch_flush_s
+                is_idle = self._stop_reason == "idle"
+                await self._sink.close(most_s if is_idle else min(STOPPED_FLUSH_S, most_s))
             self._events.emit_metrics(self._metrics)
             self._events.emit("worker.stopped", reason=self._stop_reason)
         if self._crash is not None:
@@ -399,7 +410,11 @@ async def serve(
             events.shipped_to(clients.logs, settings.log_group),
             PagePool(settings.pool(Path(folder))) as pool,
         ):
-            service = Service(settings, clients, pool, Path(folder), events, faults=faults)
+            metrics = Metrics()
+            sink = await open_sink(settings, events, metrics)
+            service = Service(
+                settings, clients, pool, Path(folder), events, sink=sink, metrics=metrics, faults=faults
+            )
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, service.stop, signal.Signals(number).name)
             if told:

@@ -6,6 +6,7 @@ Not for what a run is told by message.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -34,6 +35,25 @@ class RecognizerName(StrEnum):
     AUTO = "auto"
     TESSEROCR = "tesserocr"
     PYTESSERACT = "pytesseract"
+
+
+class OpenSearchAuth(StrEnum):
+    """How OpenSearch is told who asks."""
+
+    AUTO = "auto"
+    NONE = "none"
+    BASIC = "basic"
+    SIGV4 = "sigv4"
+
+
+def _url(value: str) -> None:
+    if not re.fullmatch(r"https?://[^\s/@]+(:[0-9]+)?/?", value):
+        raise ValueError("it is no URL such as https://search.example.com, without a user in it")
+
+
+def _index_name(value: str) -> None:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,99}", value):
+        raise ValueError("an index's name has lower-case letters, digits, _ and -")
 
 
 def _usable_cores() -> int:
@@ -310,6 +330,54 @@ class ServiceSettings(MirrorSettings, WorkerSettings):
         int,
         Option("PREFETCH_MB", "Size of the documents in hand together, in MB.", minimum=1, maximum=1_000_000),
     ] = 512
+    opensearch_url: Annotated[
+        str | None,
+        Option("OPENSEARCH_URL", "OpenSearch, to index pages in after their commit.", check=_url),
+    ] = None
+    opensearch_index: Annotated[
+        str, Option("OPENSEARCH_INDEX", "What its indexes' names begin with.", check=_index_name)
+    ] = "pdf-ops"
+    opensearch_auth: Annotated[
+        OpenSearchAuth,
+        Option(
+            "OPENSEARCH_AUTH",
+            "How to log in there; auto: as the user if one is given, else signed for a domain of AWS's.",
+        ),
+    ] = OpenSearchAuth.AUTO
+    opensearch_username: Annotated[str | None, Option("OPENSEARCH_USERNAME", "Who logs in there.")] = None
+    opensearch_password: Annotated[
+        str | None, Option("OPENSEARCH_PASSWORD", "With what; better given in the secret.")
+    ] = field(default=None, repr=False)
+    opensearch_timeout_s: Annotated[
+        float,
+        Option(
+            "OPENSEARCH_TIMEOUT_S", "Seconds that a request there may stand still.", minimum=1, maximum=300
+        ),
+    ] = 15.0
+    opensearch_queue_documents: Annotated[
+        int,
+        Option(
+            "OPENSEARCH_QUEUE_DOCUMENTS",
+            "Documents that wait to be indexed; more are left to `pdf-ops reindex`.",
+            minimum=1,
+            maximum=100_000,
+        ),
+    ] = 500
+    opensearch_queue_mb: Annotated[
+        int,
+        Option(
+            "OPENSEARCH_QUEUE_MB", "Size of their page files together, in MB.", minimum=1, maximum=100_000
+        ),
+    ] = 256
+    opensearch_flush_s: Annotated[
+        float,
+        Option(
+            "OPENSEARCH_FLUSH_S",
+            "Seconds that the end of the worker waits for documents to be indexed.",
+            minimum=0,
+            maximum=3_600,
+        ),
+    ] = 30.0
 
     @property
     def layout(self) -> Layout:

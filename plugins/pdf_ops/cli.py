@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from pdf_ops.commands import api, doctor, redrive, runs
+from pdf_ops.commands import api, doctor, redrive, runs, search
 from pdf_ops.commands.session import EXIT_CODES, run_command
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 GROUPS = (
     runs,
     redrive,
+    search,
     doctor,
     api,
 )

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 256 * 1024 * 1024
 FILE_ROWS = 1_000_000
-ROW_GROUP_BYTES = 8 * 1024 * 1024
+ROW_GROUP_BYTES = 4 * 1024 * 1024
 ROW_GROUP_ROWS = 100_000
-LOOSE_TABLES = 64
+LOOSE_TABLES = 24
 LOOSE_ROWS = 2_000
 
 
@@ -80,15 +80,15 @@ class PageCompactor:
         self._finish_file()
 
     def _gather(self) -> None:
-        """Make one table of many: a table of one row takes 80 KB beside its data."""
-        import pyarrow as pa
-
+        """Make one table of many: a table takes some 80 KB beside its data, even one of one row."""
         if self._loose_rows:
-            rows = pa.concat_tables(self._loose).unify_dictionaries().combine_chunks()
+            rows = _as_one(self._loose)
             self._pending.append(rows)
             self._pending_bytes += rows.nbytes
             self._pending_rows += rows.num_rows
         self._loose, self._loose_rows = [], 0
+        if len(self._pending) >= LOOSE_TABLES:
+            self._pending = [_as_one(self._pending)]
 
     def _write_group(self) -> None:
         import pyarrow as pa
@@ -96,7 +96,7 @@ class PageCompactor:
 
         if not self._pending_rows:
             return
-        rows = pa.concat_tables(self._pending).unify_dictionaries().combine_chunks()
+        rows = _as_one(self._pending)
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
         self._on_rows(rows)
         begin = 0
@@ -127,3 +127,9 @@ class PageCompactor:
         path.unlink()
         self._open, self._open_rows = None, 0
         self.files += 1
+
+
+def _as_one(tables: list[pa.Table]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pdf_ops.contract.layout import S3Uri
+from pdf_ops.contract.layout import S3Uri, bare_etag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
+    from datetime import datetime
     from pathlib import Path
 
     from botocore.exceptions import ClientError
@@ -38,6 +39,8 @@ class FoundObject:
 
     uri: S3Uri
     size_bytes: int
+    etag: str = ""
+    modified_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,12 @@ class ObjectStore:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=prefix.bucket, Prefix=prefix.key)
         for page in pages:
             for item in page.get("Contents", ()):
-                yield FoundObject(S3Uri(prefix.bucket, item["Key"]), item["Size"])
+                yield FoundObject(
+                    S3Uri(prefix.bucket, item["Key"]),
+                    item["Size"],
+                    bare_etag(item.get("ETag", "")),
+                    item.get("LastModified"),
+                )
 
     def read(self, uri: S3Uri) -> bytes | None:
         """An object's bytes, or None if there is no such object."""

@@ -18,6 +18,7 @@ from pdf_ops.notifications.slack import slack_callbacks
 from pdf_ops.operators.enqueue import PdfEnqueueOperator
 from pdf_ops.operators.fleet import PdfFleetOperator, PlanFleetOperator, StopFleetOperator
 from pdf_ops.operators.gate import GateOperator
+from pdf_ops.operators.index import SearchIndexOperator
 from pdf_ops.operators.merge import MergeOperator
 from pdf_ops.operators.plan_merge import PlanMergeOperator
 from pdf_ops.operators.publish import PublishOperator
@@ -26,6 +27,7 @@ from pdf_ops.operators.report import ReportOperator
 from pdf_ops.sensors.completion import RunCompletionSensor
 from pdf_ops.settings import Capacity, check_settings, setting
 
+INDEX_TASK = "index"
 PLACES: dict[str, Any] = {
     "output_bucket": "{{ setting('output_s3_bucket') }}",
     "output_prefix": "{{ setting('output_s3_prefix') }}",
@@ -44,6 +46,8 @@ WORKER_ENVIRONMENT = {
     "DLQ_SQS_QUEUE_URL": "{{ setting('dlq_sqs_queue_url') }}",
     "DYNAMO_TABLE_NAME": "{{ setting('dynamo_table_name') }}",
     "DYNAMO_RUNS_TABLE_NAME": PLACES["runs_table"],
+    "OPENSEARCH_URL": "{{ setting('opensearch_url') }}",
+    "OPENSEARCH_INDEX": "{{ setting('opensearch_index') }}",
 }
 # How documents are read, for whoever lists them.
 READING: dict[str, Any] = {
@@ -229,6 +233,10 @@ def read_and_publish(sent: Any, listing: Any) -> None:
         merge = MergeOperator.partial(task_id="merge", **PLACES, **aws).expand(shard_uri=plan_merge.output)
         publish = PublishOperator(task_id="publish", **PLACES, **aws)
         reconcile = ReconcileOperator(task_id="reconcile", **PLACES, listing=listing, outlets=[pages], **aws)
+        index = None
+        if setting("search_index"):
+            # Beside the proof: the index is made from the dataset, and can be at any time.
+            index = SearchIndexOperator(task_id=INDEX_TASK, **PLACES, **aws)
 
     report = ReportOperator(
         task_id="report",
@@ -244,9 +252,13 @@ def read_and_publish(sent: Any, listing: Any) -> None:
         **aws,
     )
     # A teardown, as those still run when a person ends the run: without it, such a run would succeed.
-    gate = GateOperator(task_id="gate", report=report.output).as_teardown(on_failure_fail_dagrun=True)
+    gate = GateOperator(task_id="gate", report=report.output, optional=[INDEX_TASK]).as_teardown(
+        on_failure_fail_dagrun=True
+    )
 
     sent >> [fleet, fleet_is_due]
     plan_fleet >> fleet_is_due >> wait >> stop_fleet
     [wait, stop_fleet] >> plan_merge
     merge >> publish >> reconcile >> report >> gate
+    if index is not None:
+        publish >> index >> report

@@ -224,12 +224,3 @@ def moment_of(text: str) -> datetime:
     """A moment as items and reports have it; UTC unless it says otherwise."""
     moment = datetime.fromisoformat(text)
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def describe_run(run_id: str, *, table: str, layout: Layout, dynamodb: Any, s3: Any) -> RunStatus | None:
-    """Put together what is known about a run; None if nothing is.
-
-    The arguments of :func:`look_at`.
-    """
-    look = look_at(run_id, table=table, layout=layout, dynamodb=dynamodb, s3=s3)
-    return look.status if look else None

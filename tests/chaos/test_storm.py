@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.chaos.fleet import REPOSITORY
 from tests.chaos.plan import Action, StepFault, WorkerPlan
 from tests.chaos.storm import Storm
 
@@ -27,6 +31,34 @@ def test_a_storm_over_the_whole_fleet_loses_nothing_and_doubles_nothing(
 
     assert verdict.problems == [], f"\n{storm.timeline}"
     assert verdict.equation.startswith("40 listed = ")
+
+
+# `make chaos` after storms of which the second has lost something; what finds that out is in test_mutations.
+LOST = """
+import sys
+from tests.chaos.__main__ import main
+from tests.chaos.storm import Storm
+from tests.chaos.verdict import Verdict
+Storm.run = lambda self: Verdict(problems=["without an outcome: a.pdf"] if self.seed == 8 else [])
+sys.argv[1:] = ["--seed", "7", "--seeds", "3"]
+sys.exit(main())
+"""
+
+
+def test_storms_of_which_one_lost_something_end_with_an_error_that_names_it(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LOST],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 1, ran.stderr
+    assert "✓ seed 7" in ran.stdout
+    assert "✗ without an outcome: a.pdf" in ran.stdout
+    assert "1 of 3 storms lost or doubled something: [8]" in ran.stdout
 
 
 def test_no_flag_or_variable_puts_a_fault_into_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,8 @@ def test_the_tasks_are_wired_as_the_design_says(parsed):
         "merge": ["plan_merge"],
         "publish": ["merge"],
         "reconcile": ["list", "publish"],
-        "report": ["fleet", "list", "reconcile"],
+        "index": ["publish"],
+        "report": ["fleet", "index", "list", "reconcile"],
         "gate": ["report"],
     }
 

@@ -27,7 +27,7 @@ from samples.documents import text_pdf
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("permissions")]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("permissions")]
 
 # A worker that is killed again and again, in short: its message reaches the dead letters without a word.
 LOSE_MESSAGES = """
@@ -110,7 +110,7 @@ def hear_of_documents(aws: LocalAws, install: Install) -> None:
     aws.client("sqs").send_message(QueueUrl=queue, MessageBody='{"s3_key": "new.pdf"}')
     settings = {"EVENTS_SQS_QUEUE_URL": queue}
     environment = airflow_environment(install.home(), aws.environment(), **settings)
-    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "10", "live"], environment)
+    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "40", "live"], environment)
     assert '"documents": 1' in told
 
 
@@ -132,7 +132,7 @@ def stop_a_worker(aws: LocalAws, world: Pipeline, install: Install) -> None:
 def serve_requests(aws: LocalAws, world: Pipeline, folder: Path, text: bytes) -> None:
     """The REST API with Airflow's role, as the api-server has it: each kind of request that it takes."""
     with (
-        Api(aws, world, folder, key_id=Caller.CONTROL_PLANE.value, MAX_UPLOAD_MB=17) as api,
+        Api(aws, world, folder, MAX_UPLOAD_MB=17) as api,
         api.client() as client,
     ):
         job = upload(client, "a.pdf", text + b"% by the API", **{"Idempotency-Key": "1"}).json()["job_id"]

@@ -10,11 +10,22 @@ import struct
 import zipfile
 import zlib
 
-from tests.hostile.pdf_bytes import FONT, flate_of, lzw_of, one_page, run_length_of, stream, text, write
+from tests.hostile import picture_attacks
+from tests.hostile.pdf_bytes import (
+    FONT,
+    GIBIBYTE,
+    SENTENCE,
+    flate_of,
+    lzw_of,
+    one_page,
+    run_length_of,
+    stream,
+    text,
+    write,
+)
 
 from samples import documents as made
 
-GIBIBYTE = 1024  # In MiB.
 BLOCK = b"/FlateDecode"
 
 
@@ -73,6 +84,25 @@ def text_bomb() -> bytes:
     return one_page(stream(zlib.compress(lines + b"ET"), b"/Filter /FlateDecode"))
 
 
+def font_bomb() -> bytes:
+    more = {
+        10: b"<< /Type /Font /Subtype /TrueType /BaseFont /X /FontDescriptor 11 0 R >>",
+        11: b"<< /Type /FontDescriptor /FontName /X /Flags 4 /FontFile2 12 0 R >>",
+        12: stream(flate_of(b"\0", GIBIBYTE), b"/Filter /FlateDecode"),
+    }
+    contents = stream(b"BT /F2 9 Tf (%s) Tj ET" % SENTENCE)
+    return one_page(contents, resources=b"/Font << /F2 10 0 R >>", more=more)
+
+
+def mesh_bomb() -> bytes:
+    mesh = stream(
+        flate_of(b"\x55", 64),
+        b"/ShadingType 4 /ColorSpace /DeviceGray /BitsPerCoordinate 8 /BitsPerComponent 8 /BitsPerFlag 8"
+        b" /Decode [0 1 0 1 0 1] /Filter /FlateDecode",
+    )
+    return one_page(stream(b"/S sh"), resources=b"/Shading << /S 10 0 R >>", more={10: mesh})
+
+
 # --- pixels and boxes ---------------------------------------------------------------------------
 
 
@@ -90,37 +120,6 @@ def box_without_area() -> bytes:
 
 def box_of_no_numbers() -> bytes:
     return one_page(stream(b"0 0 99 99 re f"), box=b"-1e38 /x 1e38 (y)")
-
-
-def _png(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    pixels = flate_of(b"\0", 64)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-
-
-def png_of_ten_billion_pixels() -> bytes:
-    return _png(100_000, 100_000)
-
-
-def jpeg_of_four_billion_pixels() -> bytes:
-    buffer = io.BytesIO()
-    made.scan(size=(64, 64)).save(buffer, "JPEG")
-    body = bytearray(buffer.getvalue())
-    at = body.index(b"\xff\xc0") + 5
-    body[at : at + 4] = b"\xff\xff\xff\xff"
-    return bytes(body)
-
-
-def tiff_without_end() -> bytes:
-    """A TIFF whose one directory is its own next."""
-    entries = [(256, 4, 1, 8), (257, 4, 1, 8), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1)]
-    entries += [(273, 4, 1, 200), (277, 3, 1, 1), (278, 4, 1, 8), (279, 4, 1, 64)]
-    directory = struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHII", *entry) for entry in entries)
-    body = b"II*\0" + struct.pack("<I", 8) + directory + struct.pack("<I", 8)
-    return body.ljust(264, b"\0")
 
 
 # --- what refers to itself ----------------------------------------------------------------------
@@ -218,6 +217,16 @@ def soft_mask_loop() -> bytes:
     return one_page(contents, resources=b"/ExtGState << /G 10 0 R >>", more={10: state, 11: group})
 
 
+def colour_space_loop() -> bytes:
+    contents = stream(b"/C cs 0 sc 0 0 99 99 re f")
+    more = {10: b"[/Indexed 10 0 R 255 (abc)]"}
+    return one_page(contents, resources=b"/ColorSpace << /C 10 0 R >>", more=more)
+
+
+def encryption_loop() -> bytes:
+    return one_page(trailer=b"/Encrypt 1 0 R /ID [(a) (b)]")
+
+
 def name_tree_loop() -> bytes:
     more = {10: b"<< /Dests 11 0 R /EmbeddedFiles 11 0 R >>", 11: b"<< /Kids [11 0 R 11 0 R] >>"}
     return one_page(catalog=b"/Names 10 0 R /PageLabels 11 0 R", more=more)
@@ -253,6 +262,14 @@ def deep_page_tree() -> bytes:
     )
     objects[depth] += b" /Resources << /Font << /F1 %d 0 R >> >> >>" % (depth + 2)
     return write(objects | {depth + 1: text(), depth + 2: FONT})
+
+
+def deep_calculator() -> bytes:
+    """A function that is nothing but blocks in blocks."""
+    function = stream(b"{" * 200_000 + b"}" * 200_000, b"/FunctionType 4 /Domain [0 1 0 1] /Range [0 1]")
+    shading = b"<< /ShadingType 1 /ColorSpace /DeviceGray /Function 11 0 R >>"
+    more = {10: shading, 11: function}
+    return one_page(stream(b"/S sh"), resources=b"/Shading << /S 10 0 R >>", more=more)
 
 
 def million_objects() -> bytes:
@@ -358,7 +375,7 @@ def broken_jpeg() -> bytes:
 
 
 def jpeg_that_lies_about_its_size() -> bytes:
-    return _image(jpeg_of_four_billion_pixels(), b"/Filter /DCTDecode")
+    return _image(picture_attacks.jpeg_of_four_billion_pixels(), b"/Filter /DCTDecode")
 
 
 def broken_jpeg2000() -> bytes:
@@ -381,6 +398,11 @@ def ccitt_of_many_columns() -> bytes:
     return _image(
         NOISE, b"/Filter /CCITTFaxDecode /DecodeParms << /K -1 /Columns 1000000000 /Rows 1000000000 >>"
     )
+
+
+def predictor_of_many_columns() -> bytes:
+    parameters = b"/Predictor 12 /Columns 2147483647 /Colors 32 /BitsPerComponent 16"
+    return _image(zlib.compress(b"\0" * 100_000), b"/Filter /FlateDecode /DecodeParms << %s >>" % parameters)
 
 
 def image_that_says_a_trillion_pixels() -> bytes:

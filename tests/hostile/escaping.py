@@ -85,6 +85,8 @@ def _attempts() -> dict[str, Callable[[], object]]:
         "signal the worker": lambda: os.kill(parent, 0),
         "limit the worker": lambda: resource.prlimit(parent, resource.RLIMIT_CORE, (0, 0)),
         "connect": lambda: socket.create_connection(("127.0.0.1", place["port"])).close(),
+        "ask for the task's credentials": lambda: _ask("169.254.170.2"),
+        "ask the machine for credentials": lambda: _ask("169.254.169.254"),
         "connect through a program": lambda: _run(sys.executable, "-c", script),
         "connect to a local socket": lambda: _connect_unix(place["unix"]),
         "send a datagram": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close(),
@@ -97,6 +99,10 @@ def _attempts() -> dict[str, Callable[[], object]]:
         "leave the process group": lambda: _run(sys.executable, "-c", "import os; os.setsid()"),
         "make a namespace": lambda: _run("unshare", "--user", "true"),
     }
+
+
+def _ask(address: str) -> None:
+    socket.create_connection((address, 80), timeout=1.0).close()
 
 
 def _run(*command: str) -> None:

@@ -8,6 +8,7 @@ FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 TEXT = b"BT /F1 12 Tf 72 720 Td (%s) Tj ET"
 SENTENCE = b"Nobody had expected the letter to arrive before the end of the week, least of all she."
 MEBIBYTE = 1 << 20
+GIBIBYTE = 1024  # In MiB.
 
 
 def stream(data: bytes, entries: bytes = b"") -> bytes:

@@ -57,7 +57,6 @@ class Api:
     :param aws: The local AWS.
     :param world: Its tables, queues and buckets.
     :param folder: For its log.
-    :param key_id: Its access key, by which the local AWS tells who called.
     :param python: The interpreter that runs it.
     :param settings: Settings without their prefix, such as ``RATE_CAPACITY``.
     """
@@ -68,7 +67,6 @@ class Api:
         world: World,
         folder: Path,
         *,
-        key_id: str = "control_plane",
         python: Path = Path(sys.executable),
         **settings: object,
     ) -> None:
@@ -85,7 +83,6 @@ class Api:
         self._environment = {
             **os.environ,
             **aws.environment(),
-            "AWS_ACCESS_KEY_ID": key_id,
             **pipeline_settings(world),
             **{f"PDF_OPS_{name}": str(value) for name, value in (given | settings).items()},
         }

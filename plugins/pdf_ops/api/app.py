@@ -10,7 +10,14 @@ from collections.abc import Callable
 
 from fastapi import FastAPI
 
-from pdf_ops.api import document_routes, health_routes, job_routes, redrive_routes, run_routes
+from pdf_ops.api import (
+    document_routes,
+    health_routes,
+    job_routes,
+    redrive_routes,
+    run_routes,
+    search_routes,
+)
 from pdf_ops.api.pages.routes import add_pages
 from pdf_ops.api.problems import ProblemError, handle_problems
 from pdf_ops.api.requests_log import RequestLog
@@ -47,7 +54,7 @@ def create_app(make_services: Callable[[], Services]) -> FastAPI:
         return made[0]
 
     app.state.services = services
-    for routes in (job_routes, document_routes, run_routes, redrive_routes, health_routes):
+    for routes in (job_routes, document_routes, run_routes, search_routes, redrive_routes, health_routes):
         app.include_router(routes.router)
     add_pages(app)
     handle_problems(app)

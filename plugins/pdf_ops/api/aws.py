@@ -32,8 +32,8 @@ class Aws:
     """
 
     def __init__(self, *, aws_conn_id: str | None, region_name: str | None) -> None:
-        self._aws_conn_id = aws_conn_id
-        self._region_name = region_name
+        self.aws_conn_id = aws_conn_id
+        self.region_name = region_name
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
 
@@ -43,8 +43,8 @@ class Aws:
             if service not in self._clients:
                 self._clients[service] = aws_client(
                     service,
-                    aws_conn_id=self._aws_conn_id,
-                    region_name=self._region_name,
+                    aws_conn_id=self.aws_conn_id,
+                    region_name=self.region_name,
                     connections=THREADS,
                     timeout_s=TIMEOUT_S,
                 )

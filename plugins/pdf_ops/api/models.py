@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from pdf_ops.api.ids import encode
 from pdf_ops.contract.errors import ErrorKind
 from pdf_ops.contract.state import DocumentState, StateStatus
+from pdf_ops.search.found import IndexKind
 
 _ID = "dXBsb2Fkcy9hLnBkZg"
 _TIME = "2026-01-02T12:00:00.000Z"
@@ -290,6 +291,42 @@ class Health(BaseModel):
 
     status: str = Field(examples=["ok"])
     checks: dict[str, str] = Field(default_factory=dict, examples=[{"tables": "ok", "queue": "ok"}])
+
+
+class SnippetPiece(BaseModel):
+    """A part of a snippet."""
+
+    text: str = Field(examples=["the purchase order of May"])
+    is_hit: bool = Field(description="Whether it is one of the words.")
+
+
+class SearchHit(BaseModel):
+    """A page that was found."""
+
+    document_id: str = Field(examples=[_ID])
+    s3_key: str = Field(examples=["uploads/a.pdf"])
+    filename: str = Field(examples=["a.pdf"])
+    page: int = Field(examples=[3])
+    page_count: int = Field(examples=[12])
+    score: float = Field(examples=[7.25], description="Only good for comparing hits of one search.")
+    snippet: list[SnippetPiece]
+
+
+class SearchIndexInfo(BaseModel):
+    """What answered."""
+
+    kind: IndexKind
+    built_at: str = Field(examples=[_TIME])
+    rows: int = Field(examples=[250_000], description="Pages in the index.")
+
+
+class SearchPage(BaseModel):
+    """A page of hits."""
+
+    hits: list[SearchHit]
+    total: int | None = Field(examples=[132], description="Unknown where counting would cost too much.")
+    next_cursor: str | None = Field(description="Null at the end.")
+    index: SearchIndexInfo
 
 
 def filename_of(state: DocumentState) -> str:

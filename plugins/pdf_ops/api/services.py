@@ -10,8 +10,10 @@ from pdf_ops.api.cache import Cache, MemoryCache, RedisCache
 from pdf_ops.api.documents import Documents
 from pdf_ops.api.doorbell import Doorbell
 from pdf_ops.api.limiter import RateLimiter
+from pdf_ops.api.search import make_index
 from pdf_ops.api.settings import ApiSettings
 from pdf_ops.api.uploads import Uploads
+from pdf_ops.search.found import SearchIndex
 from pdf_ops.settings import Settings
 
 
@@ -28,6 +30,7 @@ class Services:
     documents: Documents
     doorbell: Doorbell
     uploads: Uploads
+    search: SearchIndex
     redis: RedisCache | None
 
     @classmethod
@@ -57,5 +60,6 @@ class Services:
             documents=documents,
             doorbell=doorbell,
             uploads=Uploads(aws, pipeline, settings, documents, doorbell),
+            search=make_index(settings, pipeline, aws),
             redis=states.store if isinstance(states.store, RedisCache) else None,
         )

@@ -68,6 +68,18 @@ class ApiSettings:
     doorbell_window_s: Annotated[
         int, Option("Uploads of so many seconds share one run of the pipeline.", minimum=1, maximum=3_600)
     ] = 10
+    search_cache_dir: Annotated[
+        str,
+        Option(
+            "Where the search index is kept that was fetched from S3; a folder of the user's own below the "
+            "system's temporary one when empty.",
+            "a folder",
+        ),
+    ] = ""
+    search_cache_mb: Annotated[
+        int,
+        Option("Largest search index that is fetched, in megabytes (2^20 bytes).", minimum=1),
+    ] = 4_096
     download_url_s: Annotated[int, Option("How long a download URL works.", minimum=1, maximum=43_200)] = 300
     airflow_url: Annotated[
         str,

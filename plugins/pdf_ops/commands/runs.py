@@ -190,21 +190,21 @@ def _show_status(status: RunStatus, options: argparse.Namespace) -> None:
 
 
 def _describe(session: Session, run_id: str) -> RunStatus:
-    from pdf_ops.run_status import describe_run
+    from pdf_ops.run_status import look_at
 
     settings = session.settings
-    status = describe_run(
+    look = look_at(
         run_id,
         table=settings.dynamo_runs_table_name,
         layout=settings.layout,
         dynamodb=session.client("dynamodb"),
         s3=session.client("s3"),
     )
-    if status is None:
+    if look is None:
         raise CommandError(
             f"there is no run {run_id!r}, or it is older than 90 days: `pdf-ops status` lists them"
         )
-    return status
+    return look.status
 
 
 def _newest(session: Session) -> str:

@@ -84,7 +84,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def explain(error: Exception) -> str | None:
-    """What an error of settings or AWS means, and what to do; None for one that is none of theirs."""
+    """What an error from outside means, and what to do; None for a mistake of ours."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
     from pdf_ops.exceptions import SettingsError
@@ -111,4 +111,6 @@ def explain(error: Exception) -> str | None:
         return f"AWS answered {code} to {what}"
     if isinstance(error, BotoCoreError):
         return f"AWS cannot be reached: {error}"
+    if isinstance(error, OSError):  # A folder or a disk of this machine.
+        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     return None

@@ -286,6 +286,14 @@ class Layout:
         """One file of the documents dataset."""
         return self._in_dataset("documents", run_date, run_id, number)
 
+    def search_index(self) -> S3Uri:
+        """What the published search index consists of; replaced as a whole."""
+        return S3Uri(self.output_bucket, f"{self.output_prefix}search/index.json")
+
+    def search_files(self) -> S3Uri:
+        """The files of the published search index, none of which ever changes."""
+        return S3Uri(self.output_bucket, f"{self.output_prefix}search/files/")
+
     def _in_run(self, run_id: str, name: str) -> S3Uri:
         return S3Uri(self.manifest_bucket, self.run_prefix(run_id).key + name)
 

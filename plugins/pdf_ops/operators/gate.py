@@ -44,6 +44,7 @@ class GateOperator(BaseOperator):
     The reasons are also in the XCom ``reasons``.
 
     :param report: What the report task returned. (templated)
+    :param optional: Tasks that may fail without failing the run.
     :param failure_threshold: The share of failed documents, 0 to 1, that the run may have; the report's
         own if not given. (templated)
     """
@@ -56,12 +57,14 @@ class GateOperator(BaseOperator):
         self,
         *,
         report: Any = None,
+        optional: Sequence[str] = (),
         failure_threshold: float | str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("trigger_rule", TriggerRule.ALL_DONE)
         super().__init__(**kwargs)
         self.report = report
+        self.optional = frozenset(optional)
         self.failure_threshold = failure_threshold
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -71,7 +74,9 @@ class GateOperator(BaseOperator):
             RunFailedError: With every reason there is.
         """
         ti: Any = context["ti"]
-        reasons = [f"task {name} failed" for name in failed_tasks(context, upstream_of(self))]
+        reasons = [f"task {name} failed" for name in failed_tasks(context, upstream_of(self) - self.optional)]
+        for name in failed_tasks(context, self.optional):
+            self.log.warning("Task %s failed; the run does not depend on it", name)
         reasons += self._ended_early(context) + self._failure() + self._too_many_failures()
         if reasons:
             ti.xcom_push(key=REASONS_KEY, value=reasons)

@@ -85,7 +85,7 @@ def test_the_requirements_name_the_constraints_of_their_airflow(repository, tmp_
     assert constraint == (
         f'--constraint "https://raw.githubusercontent.com/apache/airflow/constraints-{airflow}/constraints-3.12.txt"'
     )
-    assert packages == ["apache-airflow-providers-slack", "pyarrow", "redis", "throttled-py"]
+    assert packages == ["apache-airflow-providers-slack", "pyarrow", "redis", "tantivy", "throttled-py"]
 
 
 def test_the_manifest_has_version_and_hash_of_every_file(repository, tmp_path):

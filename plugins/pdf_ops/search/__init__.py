@@ -1,0 +1,1 @@
+"""Search over the text that was read: one interface, the embedded index and OpenSearch behind it."""
