@@ -127,11 +127,12 @@ def test_only_what_can_be_made_again_or_was_merged_expires() -> None:
     layout = Layout(output_bucket="out", output_prefix="", manifest_bucket="manifest", manifest_prefix="m")
     expirations = root_module("buckets")["expirations"]
 
-    [pages] = expirations["output"]
+    pages, staged = expirations["output"]
     [runs] = expirations["manifest"]
     page_file = layout.document_pages(bucket="in", key="a", etag="e", config_hash="0" * 16)
     assert page_file.key.startswith(pages.removeprefix("${local.output_prefix}"))
     assert not layout.pages_dataset().key.startswith(pages.removeprefix("${local.output_prefix}"))
+    assert layout.staged_prefix("r").key.startswith(staged.removeprefix("${local.output_prefix}"))
     assert layout.run_prefix("r").key.startswith(runs.replace("${local.manifest_prefix}", "m/"))
 
 
