@@ -1,6 +1,7 @@
 """Has ministack take presigned URLs of all our callers: by itself it knows the key id ``test`` alone.
 
-Calls that are signed in their headers it takes from anybody, so that a key id can say who called.
+Calls that are signed in their headers it takes from anybody, so that a key id can
+say who called. Not where policies are enforced: there they all are users.
 """
 
 from __future__ import annotations

@@ -71,6 +71,7 @@ locals {
     log_group_name         = module.fleet.log_group
     log_stream_prefix      = local.container.log_stream_prefix
     aws_region             = local.region
+    opensearch_url         = var.search == null ? "" : module.search[0].endpoint
   }
   settings = merge(local.own_settings, var.airflow_settings)
   # MWAA refuses options without a value; without one, the setting's default holds.
@@ -251,6 +252,8 @@ module "search" {
   volume_gib                = var.search.volume_gib
   principal_arns            = var.search.principal_arns
   client_security_group_ids = var.search.client_security_group_ids
+  worker_role_arn           = module.fleet.worker_role_arn
+  worker_security_group_id  = module.fleet.security_group_id
   partition                 = local.partition
   region                    = local.region
   account                   = local.account

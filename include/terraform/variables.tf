@@ -280,7 +280,7 @@ variable "event_suffixes" {
 }
 
 variable "search" {
-  description = "An OpenSearch domain beside it, for the given roles and security groups; null for none. pdf_ops itself does not write to it."
+  description = "An OpenSearch domain that the workers index pages in, for the given roles and security groups besides theirs: Airflow's, which searches, and others; null for none."
   type = object({
     principal_arns            = list(string)
     client_security_group_ids = optional(list(string), [])

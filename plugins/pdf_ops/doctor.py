@@ -258,7 +258,7 @@ def _table(deployment: Deployment, role: str, name: str, setting: str) -> Iterat
             yield _problem(
                 f"index {index} of {name}",
                 "is missing" if found is None else f"its key is {', '.join(_key_names(found))}",
-                f"create it with the key {', '.join(wanted)}; docs/upgrade.md shows how",
+                f"apply include/terraform, or create it with the key {', '.join(wanted)} and all attributes",
             )
         elif found.get("IndexStatus", "ACTIVE") != "ACTIVE":
             yield _note(

@@ -46,6 +46,8 @@ WORKER_ENVIRONMENT = {
     "DLQ_SQS_QUEUE_URL": "{{ setting('dlq_sqs_queue_url') }}",
     "DYNAMO_TABLE_NAME": "{{ setting('dynamo_table_name') }}",
     "DYNAMO_RUNS_TABLE_NAME": PLACES["runs_table"],
+    "OPENSEARCH_URL": "{{ setting('opensearch_url') }}",
+    "OPENSEARCH_INDEX": "{{ setting('opensearch_index') }}",
 }
 # How documents are read, for whoever lists them.
 READING: dict[str, Any] = {
@@ -244,6 +246,7 @@ def read_and_publish(sent: Any, listing: Any) -> None:
         failure="{{ ti.xcom_pull(task_ids='wait', key='failure') or '' }}",
         dlq_url="{{ setting('dlq_sqs_queue_url') }}",
         failure_threshold="{{ params.failure_threshold }}",
+        optional=[INDEX_TASK],
         # Whatever happened; but without settings there is nothing to report.
         pre_execute=check_settings,
         trigger_rule=TriggerRule.ALL_DONE,

@@ -1,4 +1,4 @@
-"""Runs, from the runs table and their reports: which there are, and how one goes or went.
+"""Runs, from the runs table alone: which there are, and how one goes or went.
 
 The REST API and the command line show the same. Not for judging a run: its report and gate do.
 """
@@ -162,13 +162,13 @@ class Look:
 
     @property
     def status(self) -> RunStatus:
-        """What there is to say of it in short."""
-        total, rate = self.total, self.documents_per_s
-        left = self.sent - total.documents if self.sent is not None else None
+        """The figures of it."""
+        total, sent, rate = self.total, self.sent, self.documents_per_s
+        left = sent - total.documents if sent is not None else None
         estimated = estimate(Prices(), total, [], pages=total.pages, now=self.now)
         return RunStatus(
             run_id=self.run_id,
-            documents=self.sent,
+            documents=sent,
             size_bytes=self.record.size_bytes if self.record else None,
             created_at=self.record.created_at if self.record else None,
             finished=total.documents,
@@ -179,7 +179,7 @@ class Look:
             eta_s=round(max(0, left) / rate, 1) if left is not None and rate else None,
             retries=total.retries,
             workers=len(self.counters),
-            cost=self.report["cost"] if self.report else estimated,
+            cost=(self.report or {}).get("cost") or estimated,
             report_uri=str(self.report_uri) if self.report else None,
         )
 
@@ -196,18 +196,13 @@ def look_at(run_id: str, *, table: str, layout: Layout, dynamodb: Any, s3: Any) 
     """
     items = RunItems(table=table, run_id=run_id, client=dynamodb)
     record, counted = items.record(), list(items.counted())
-    uri = layout.report_json(run_id)
-    written = ObjectStore(client=s3).read(uri)
+    written = ObjectStore(client=s3).read(layout.report_json(run_id))
     if record is None and not counted and written is None:
         return None
     last = max((moment for _, _, moment in counted if moment), default=None)
     report: dict[str, Any] | None = json.loads(written) if written else None
-    if (
-        report is not None
-        and last
-        and parse_moment(report["generated_at"]) < parse_moment(last).replace(microsecond=0)
-    ):
-        report = None  # Of an earlier attempt: the run's tasks were cleared, and it counts again.
+    if report is not None and last and is_outdated(report, last):
+        report = None
     return Look(
         run_id=run_id,
         now=datetime.now(UTC),
@@ -215,11 +210,17 @@ def look_at(run_id: str, *, table: str, layout: Layout, dynamodb: Any, s3: Any) 
         counters={name: counters for name, counters, _ in counted},
         last_counted_at=last,
         report=report,
-        report_uri=uri,
+        report_uri=layout.report_json(run_id),
     )
 
 
-def parse_moment(text: str) -> datetime:
-    """A point in time as tables and reports have it."""
+def is_outdated(report: Mapping[str, Any], last_counted_at: str) -> bool:
+    """Whether a report is of an earlier attempt: the run's tasks were cleared, and it counts again."""
+    made_at = report.get("generated_at")
+    return made_at is not None and moment_of(made_at) < moment_of(last_counted_at).replace(microsecond=0)
+
+
+def moment_of(text: str) -> datetime:
+    """A moment as items and reports have it; UTC unless it says otherwise."""
     moment = datetime.fromisoformat(text)
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

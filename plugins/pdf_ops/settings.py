@@ -11,7 +11,7 @@ import math
 import re
 import types
 import typing
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,6 +117,18 @@ class Setting:
 def _queue_url(text: str) -> str:
     if not re.fullmatch(r"https?://[^\s/]+/\S+", text):
         raise ValueError(f"{text!r:.80} is no queue URL")
+    return text
+
+
+def _url(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/@]+/?", text):
+        raise ValueError("it is no URL of a host, without a user and a path")
+    return text.rstrip("/")
+
+
+def _index_name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,99}", text):
+        raise ValueError(f"{text!r:.50} is no index's name")
     return text
 
 
@@ -314,6 +326,26 @@ class Settings:
         bool,
         Option("Whether each run brings the search index up to date; not needed where OpenSearch is."),
     ] = True
+    opensearch_url: Annotated[
+        str,
+        Option(
+            "OpenSearch, which the workers fill and searches ask in place of the index in S3.",
+            "a URL such as https://search.example.com",
+            read=_url,
+        ),
+    ] = ""
+    opensearch_index: Annotated[
+        str,
+        Option(
+            "What its indexes' names begin with.",
+            "lower-case letters, digits, - and _",
+            read=_index_name,
+        ),
+    ] = "pdf-ops"
+    opensearch_username: Annotated[
+        str, Option("Who logs in there; without one, requests to a domain of AWS's are signed.")
+    ] = ""
+    opensearch_password: Annotated[str, Option("With what.")] = field(default="", repr=False)
     trust_ocr_layer: Annotated[
         bool, Option("Take the invisible text that an earlier OCR left over a scan.")
     ] = False
@@ -333,18 +365,18 @@ def settings_of(cls: type[Any], prefix: str) -> tuple[Setting, ...]:
     """All settings of a dataclass, in the order of its fields; their variables begin with the prefix."""
     hints = typing.get_type_hints(cls, include_extras=True)
     found = []
-    for field in fields(cls):
-        kind, option = typing.get_args(hints[field.name])
+    for one in fields(cls):
+        kind, option = typing.get_args(hints[one.name])
         if typing.get_origin(kind) in (typing.Union, types.UnionType):
             (kind,) = (part for part in typing.get_args(kind) if part is not type(None))
-        is_required = field.default is MISSING
+        is_required = one.default is MISSING
         found.append(
             Setting(
-                name=field.name,
-                variable=f"{prefix}{field.name.upper()}",
+                name=one.name,
+                variable=f"{prefix}{one.name.upper()}",
                 kind=kind,
                 option=option,
-                default="" if is_required else field.default,
+                default="" if is_required else one.default,
                 is_required=is_required,
             )
         )

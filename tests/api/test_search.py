@@ -82,7 +82,7 @@ def searchable(
 def test_before_there_is_an_index_it_says_what_to_do(client: httpx.Client, document_id: str):
     answer = client.get("/v1/search", params={"q": "apples"})
 
-    assert_problem(answer, 503)
+    assert_problem(answer, 404)
     assert "pdf-ops index" in answer.json()["detail"]
 
 

@@ -71,5 +71,6 @@ def test_it_is_one_run_at_a_time_started_by_events():
     # Not below dags/: the triggerer loads no DAG files.
     assert found["name"] == "pdf_ops.triggers.doorbell.NewDocumentsTrigger"
     assert list(parsed["tasks"]) == ["start"]
-    assert parsed["elapsed"] < 0.5
+    # Airflow's own operator brings Airflow's models along, which its DAG processor has loaded anyway.
+    assert parsed["elapsed"] < 1
     assert json.dumps(parsed["timetable"]) == '"AssetTriggeredTimetable"'

@@ -54,6 +54,9 @@ print(json.dumps({
     "timetable": type(dag.timetable).__name__,
     "params": {name: dag.params.get_param(name).dump() for name in dag.params},
     "doc": dag.doc_md,
+    "optional": {
+        task.task_id: sorted(task.optional) for task in dag.tasks if getattr(task, "optional", None)
+    },
 }))
 """
 
@@ -165,6 +168,17 @@ def test_what_was_read_is_published_and_reported_also_when_the_wait_failed(parse
     # The planning's rule also skips it when the wait was skipped, so that a run without work ends early.
     assert parsed["tasks"]["plan_merge"]["trigger_rule"] == "all_done_min_one_success"
     assert parsed["tasks"]["report"]["trigger_rule"] == "all_done"
+
+
+def test_a_search_index_that_fails_fails_no_run(parsed):
+    assert parsed["optional"] == {"gate": ["index"], "report": ["index"]}
+
+
+def test_without_search_there_is_no_such_task():
+    found = run(PARSE, str(REPOSITORY / "dags" / "pdf_ocr.py"), AIRFLOW__PDF_OPS__SEARCH_INDEX="false")
+
+    assert "index" not in found["tasks"]
+    assert found["tasks"]["report"]["upstream"] == ["fleet", "list", "reconcile"]
 
 
 def test_the_only_leaf_is_the_gate(parsed):

@@ -27,7 +27,7 @@ from samples.documents import text_pdf
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("permissions")]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("permissions")]
 
 # A worker that is killed again and again, in short: its message reaches the dead letters without a word.
 LOSE_MESSAGES = """
@@ -97,7 +97,9 @@ def redrive_and_watch(world: Pipeline) -> None:
 
 def use_the_command_line(aws: LocalAws, world: Pipeline, install: Install) -> None:
     """An operator with the control plane's role."""
-    environment = airflow_environment(install.home(), aws.environment(), **world.settings)
+    queue = aws.client("sqs").get_queue_url(QueueName=aws.resources.queues["events"].name)["QueueUrl"]
+    settings = world.settings | {"EVENTS_SQS_QUEUE_URL": queue}
+    environment = airflow_environment(install.home(), aws.environment(), **settings)
     for command in ("status", "failed", "report", "cost", "redrive --dry-run", "doctor"):
         program = [install.bin / "python", "-m", "pdf_ops.cli", *command.split()]
         code, output = try_program(program, environment)
@@ -110,7 +112,7 @@ def hear_of_documents(aws: LocalAws, install: Install) -> None:
     aws.client("sqs").send_message(QueueUrl=queue, MessageBody='{"s3_key": "new.pdf"}')
     settings = {"EVENTS_SQS_QUEUE_URL": queue}
     environment = airflow_environment(install.home(), aws.environment(), **settings)
-    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "10", "live"], environment)
+    told = run_program([install.bin / "python", "-c", LISTEN, queue, "1", "40", "live"], environment)
     assert '"documents": 1' in told
 
 
@@ -144,9 +146,9 @@ def serve_requests(aws: LocalAws, world: Pipeline, folder: Path, text: bytes) ->
         [run_id] = {run["run_id"] for run in client.get("/v1/runs", params={"limit": 1}).json()["runs"]}
         for path in (
             f"jobs/{job}",
-            *(f"documents/{job}{part}" for part in ("", "/pages", "/text", "/content", "/download")),
+            *(f"documents/{job}{part}" for part in ("", "/pages", "/text", "/content", "/download", "/runs")),
             "documents/list-document",
-            f"runs/{run_id}",
+            *(f"runs/{run_id}{part}" for part in ("", "/details", "/report")),
         ):
             assert client.get(f"/v1/{path}").status_code == 200, path
         assert client.post("/v1/redrive", json={"error_class": "CORRUPT"}).status_code == 200

@@ -49,6 +49,7 @@ ALL_TASKS = {
     "merge",
     "publish",
     "reconcile",
+    "index",
     "report",
     "gate",
 }

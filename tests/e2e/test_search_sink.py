@@ -146,7 +146,7 @@ def test_only_what_was_put_off_is_sent_again_and_what_is_refused_is_not(
     [event] = events(log, "index.refused")
     assert event["reasons"] == ["400 mapper_parsing_exception"]
     assert (counted(log, "Indexed"), counted(log, "IndexRefused")) == (11, 1)
-    assert "secret" not in str(log)
+    assert "confidential" not in str(log)
 
 
 def test_more_than_the_queue_holds_is_left_to_reindex(world: World, text: bytes, search: OpenSearchDouble):

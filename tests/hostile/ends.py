@@ -48,7 +48,7 @@ ENDS: dict[Callable[[], bytes], frozenset[str]] = {
     attacks.xref_loop: READ,
     attacks.outline_loop: READ,
     attacks.object_stream_loop: READ,
-    attacks.length_loop: frozenset({"BOMB/recursion"}),
+    attacks.length_loop: READ,
     attacks.form_loop: READ,
     attacks.form_laughs: OUT_OF_MEMORY,
     attacks.glyph_loop: READ,

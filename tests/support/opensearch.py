@@ -68,7 +68,7 @@ class OpenSearchDouble:
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_GET = do_PUT = do_POST = do_DELETE = _any
+            do_GET = do_PUT = do_POST = do_DELETE = _any  # noqa: N815 -- http.server asks for them
 
             def log_message(self, *_: object) -> None: ...
 
@@ -103,7 +103,10 @@ class OpenSearchDouble:
             if bad == 0:
                 return None
             if bad >= 300:
-                return bad, {"error": {"type": "made_up_exception", "reason": "secret words"}, "status": bad}
+                return bad, {
+                    "error": {"type": "made_up_exception", "reason": "confidential words"},
+                    "status": bad,
+                }
             if self._authorization and headers.get("authorization") != self._authorization:
                 return 401, {"error": {"type": "security_exception"}, "status": 401}
             try:
@@ -112,7 +115,7 @@ class OpenSearchDouble:
                 self.mistakes.append(f"{method} {path}: {type(error).__name__}: {error}")
                 return 400, {"error": {"type": "illegal_argument_exception"}, "status": 400}
 
-    def _answer(
+    def _answer(  # noqa: C901 -- a route a line
         self, method: str, path: str, headers: dict[str, str], body: bytes
     ) -> tuple[int, dict[str, Any]]:
         if len(body) > MAX_BODY_BYTES:
@@ -193,7 +196,7 @@ class OpenSearchDouble:
         status = self.bad_item(action["_id"])
         if status >= 300:
             kind = {429: "rejected_execution_exception", 400: "mapper_parsing_exception"}.get(status, "x")
-            return {"status": status, "error": {"type": kind, "reason": f"secret {source}"}}
+            return {"status": status, "error": {"type": kind, "reason": f"confidential {source}"}}
         known = self.indexes[action["_index"]].get(action["_id"])
         if known is not None and known[0] > action["version"]:
             return {"status": 409, "error": {"type": "version_conflict_engine_exception"}}
@@ -229,10 +232,17 @@ class OpenSearchDouble:
         return 200, {"deleted": len(gone)}
 
     def _search(self, index: str, content: Any) -> tuple[int, dict[str, Any]]:
-        """All pages whose text holds the words of each `match` clause; ranking is OpenSearch's own business."""
+        """Pages whose text holds the word of each `match` clause; ranking is OpenSearch's own."""
         self.searches.append(content)
         if index not in self.indexes:
             return 404, {"error": {"type": "index_not_found_exception"}, "status": 404}
+        if "aggs" in content:
+            last = max((source["indexed_at"] for source in self.sources(index).values()), default=None)
+            total = {"value": len(self.indexes[index]), "relation": "eq"}
+            return 200, {
+                "hits": {"total": total, "hits": []},
+                "aggregations": {"last": {"value": 1.0, "value_as_string": last}},
+            }
         if content["from"] + content["size"] > 10_000:
             raise WireError("beyond the window")
         words = [

@@ -57,7 +57,10 @@ def test_the_task_definition_names_only_settings_that_the_worker_has() -> None:
 
 def test_what_a_run_tells_its_workers_is_what_the_task_definition_would() -> None:
     """A worker that runs by itself finds the same places as one that a run starts."""
-    assert set(WORKER_ENVIRONMENT) <= {setting.name for setting in CONTAINER.environment}
+    # OpenSearch is there for who asks for it, and the run says where.
+    optional = {"OPENSEARCH_URL", "OPENSEARCH_INDEX"}
+    assert set(WORKER_ENVIRONMENT) - optional <= {setting.name for setting in CONTAINER.environment}
+    assert optional <= set(WORKER_SETTINGS)
 
 
 def test_the_outputs_hold_every_setting_that_airflow_requires_and_no_unknown_one() -> None:
@@ -124,11 +127,12 @@ def test_only_what_can_be_made_again_or_was_merged_expires() -> None:
     layout = Layout(output_bucket="out", output_prefix="", manifest_bucket="manifest", manifest_prefix="m")
     expirations = root_module("buckets")["expirations"]
 
-    [pages] = expirations["output"]
+    pages, staged = expirations["output"]
     [runs] = expirations["manifest"]
     page_file = layout.document_pages(bucket="in", key="a", etag="e", config_hash="0" * 16)
     assert page_file.key.startswith(pages.removeprefix("${local.output_prefix}"))
     assert not layout.pages_dataset().key.startswith(pages.removeprefix("${local.output_prefix}"))
+    assert layout.staged_prefix("r").key.startswith(staged.removeprefix("${local.output_prefix}"))
     assert layout.run_prefix("r").key.startswith(runs.replace("${local.manifest_prefix}", "m/"))
 
 

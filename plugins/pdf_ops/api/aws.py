@@ -55,7 +55,5 @@ class Aws:
         return anyio.CapacityLimiter(THREADS)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run something that waits for AWS in a thread; whoever gives up waiting leaves it to itself."""
-        return await to_thread.run_sync(
-            functools.partial(function, *args, **kwargs), limiter=self._limiter, abandon_on_cancel=True
-        )
+        """Run something that waits for AWS in a thread."""
+        return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=self._limiter)

@@ -20,8 +20,8 @@ async def find_runs(services: Services, s3_key: str, *, last_run_id: str | None)
     """The runs that have an outcome for a document, the newest first."""
     table = services.pipeline.dynamo_runs_table_name
     dynamodb = services.aws.client("dynamodb")
-    entries, _ = await services.aws.run(recent_runs, dynamodb, table, limit=MAX_RUNS - 1)
-    run_ids = [entry.run_id for entry in entries]
+    newest, _ = await services.aws.run(recent_runs, dynamodb, table, limit=MAX_RUNS - 1)
+    run_ids = [entry.run_id for entry in newest]
     if last_run_id and last_run_id not in run_ids:
         run_ids.append(last_run_id)
     if not run_ids:

@@ -1,4 +1,4 @@
-"""Runs: how they go and went. From the runs table and reports, so that they show without Airflow, too."""
+"""Runs: how they go and went. From the runs table alone, so that they show without Airflow, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pdf_ops.api.dependencies import Reader, ServicesDep
 from pdf_ops.api.ids import Cursor
 from pdf_ops.api.models import Run, RunDetails, RunEntry, RunPage
 from pdf_ops.api.problems import responses
-from pdf_ops.api.runs import describe_details, describe_run, read_report
+from pdf_ops.api.runs import describe, describe_details, read_report
 from pdf_ops.run_status import recent_runs
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
@@ -41,7 +41,7 @@ RunId = Annotated[str, Path(min_length=1, max_length=250, examples=["scheduled__
 @router.get("/{run_id}", summary="How a run goes, or went", responses=responses(404))
 async def get_run(services: ServicesDep, client: Reader, run_id: RunId) -> Run:
     """Progress, outcomes, rate, time left and cost."""
-    return await services.aws.run(describe_run, services, run_id)
+    return await services.aws.run(describe, services, run_id)
 
 
 @router.get("/{run_id}/details", summary="All that is known about a run", responses=responses(404))

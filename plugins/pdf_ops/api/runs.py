@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pdf_ops import run_status
 from pdf_ops.api.models import Run, RunDetails
 from pdf_ops.api.problems import ProblemError
 from pdf_ops.api.services import Services
@@ -24,37 +23,19 @@ from pdf_ops.reporting.content import build
 from pdf_ops.reporting.sections import RUNNING
 from pdf_ops.run_items import RunItems
 from pdf_ops.run_statistics import SAMPLES
-from pdf_ops.run_status import Look, parse_moment
+from pdf_ops.run_status import Look, look_at, moment_of
 
 MAX_SAMPLED = 1_600
 """Outcomes that a look at a run reads at most; a run with fewer is known exactly."""
 
 
-def look_at(services: Services, run_id: str) -> run_status.Look:
-    """Look at a run.
-
-    Raises:
-        ProblemError: 404 if there is nothing.
-    """
-    look = run_status.look_at(
-        run_id,
-        table=services.pipeline.dynamo_runs_table_name,
-        layout=services.pipeline.layout,
-        dynamodb=services.aws.client("dynamodb"),
-        s3=services.aws.client("s3"),
-    )
-    if look is None:
-        raise ProblemError(404, "There is no such run, or it is older than 90 days.")
-    return look
-
-
-def describe_run(services: Services, run_id: str) -> Run:
+def describe(services: Services, run_id: str) -> Run:
     """Progress, outcomes, rate, time left and cost.
 
     Raises:
         ProblemError: 404 if nothing is known.
     """
-    return Run.model_validate(asdict(look_at(services, run_id).status))
+    return Run.model_validate(asdict(_look_at(services, run_id).status))
 
 
 def describe_details(services: Services, run_id: str) -> tuple[RunDetails, dict[str, Any]]:
@@ -63,7 +44,7 @@ def describe_details(services: Services, run_id: str) -> tuple[RunDetails, dict[
     Raises:
         ProblemError: 404 if nothing is known.
     """
-    look = look_at(services, run_id)
+    look = _look_at(services, run_id)
     sampled = None
     report = look.report
     if report is None:
@@ -103,6 +84,19 @@ def _items(services: Services, run_id: str) -> RunItems:
         run_id=run_id,
         client=services.aws.client("dynamodb"),
     )
+
+
+def _look_at(services: Services, run_id: str) -> Look:
+    look = look_at(
+        run_id,
+        table=services.pipeline.dynamo_runs_table_name,
+        layout=services.pipeline.layout,
+        dynamodb=services.aws.client("dynamodb"),
+        s3=services.aws.client("s3"),
+    )
+    if look is None:
+        raise ProblemError(404, "There is no such run, or it is older than 90 days.")
+    return look
 
 
 def _report_of_now(services: Services, look: Look, sample: Sequence[Outcome]) -> dict[str, Any]:
@@ -148,7 +142,7 @@ def _statistics(sample: Sequence[Outcome], finished: int, default_bucket: str) -
     errors: Counter[tuple[str, str, str]] = Counter()
     samples: dict[tuple[str, str, str], list[str]] = {}
     for outcome in sample:
-        minute = parse_moment(outcome.committed_at).isoformat(timespec="minutes")
+        minute = moment_of(outcome.committed_at).isoformat(timespec="minutes")
         minutes["documents"][minute] += 1
         minutes["pages"][minute] += outcome.pages
         if outcome.error_class:

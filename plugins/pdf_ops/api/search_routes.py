@@ -13,7 +13,7 @@ from pdf_ops.api.dependencies import Reader, ServicesDep
 from pdf_ops.api.ids import decode, encode
 from pdf_ops.api.models import SearchHit, SearchIndexInfo, SearchPage, SnippetPiece, filename_of
 from pdf_ops.api.problems import ProblemError, responses
-from pdf_ops.search.found import MAX_OFFSET, Found, Hit, NoIndexError, NotReadyError
+from pdf_ops.search.found import MAX_OFFSET, Found, Hit, NeverBuiltError, NoIndexError, NotReadyError
 from pdf_ops.search.keys import end_of, key_of
 from pdf_ops.search.query import MAX_QUERY_CHARS, QueryError, parse
 
@@ -21,7 +21,7 @@ _RETRY_S = "5"
 router = APIRouter(prefix="/v1/search", tags=["search"])
 
 
-@router.get("", summary="Find pages by their words", responses=responses())
+@router.get("", summary="Find pages by their words", responses=responses(404))
 async def search(
     services: ServicesDep,
     client: Reader,
@@ -46,6 +46,8 @@ async def search(
         found = await services.aws.run(services.search.search, query, limit=limit, offset=offset)
     except QueryError as error:
         raise ProblemError(422, f"q: {error}") from None
+    except NeverBuiltError as error:
+        raise ProblemError(404, _sentence(error)) from None
     except NotReadyError as error:
         raise ProblemError(503, _sentence(error), headers={"Retry-After": _RETRY_S}) from None
     except NoIndexError as error:

@@ -1,4 +1,4 @@
-"""``pdf-ops search`` and ``pdf-ops index``: find pages from a terminal, and keep the index that does it.
+"""``pdf-ops search``, ``index`` and ``reindex``: find pages from a terminal, and keep what finds them.
 
 Not for the index itself: that is ``pdf_ops.search``.
 """
@@ -11,13 +11,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pdf_ops.commands.output import write_json
+from pdf_ops.commands.output import write, write_json
 from pdf_ops.commands.session import OK, UNUSABLE, WRONG, CommandError
 
 if TYPE_CHECKING:
     import argparse
 
     from pdf_ops.commands.session import Session
+    from pdf_ops.objects import ObjectStore
     from pdf_ops.search.building import Built, Progress
     from pdf_ops.search.found import Found, Hit, Piece, SearchIndex
 
@@ -26,7 +27,7 @@ _BOLD, _DIM, _PLAIN = "\033[1;33m", "\033[2m", "\033[0m"
 
 
 def add_to(commands: Any) -> None:
-    """Add both commands."""
+    """Add the commands."""
     search = commands.add_parser("search", help="find pages by their words")
     search.add_argument(
         "words", nargs="+", help='words that are all on a page, "a phrase", -without, prefix*'
@@ -41,6 +42,10 @@ def add_to(commands: Any) -> None:
     index.add_argument("--dataset", type=Path, help="a local dataset, instead of the published one")
     index.add_argument("--index", type=Path, help="the local folder of its index; goes with --dataset")
     index.set_defaults(handler=_index)
+
+    again = commands.add_parser("reindex", help="write the whole dataset to OpenSearch")
+    again.add_argument("--dataset", type=Path, help="a local dataset, instead of the published one")
+    again.set_defaults(handler=_reindex)
 
 
 def _search(session: Session, options: argparse.Namespace) -> int:
@@ -74,11 +79,43 @@ def _index(session: Session, options: argparse.Namespace) -> int:
     except NoIndexError as error:
         raise CommandError(str(error), UNUSABLE) from None
     rate = f", {built.rows_added / built.elapsed_s:,.0f} pages/s" if built.rows_added else ""
-    sys.stdout.write(
+    write(
         f"{built.rows:,} pages in the index: {built.rows_added:,} added from {built.files_added:,} files, "
-        f"{built.documents_replaced:,} documents replaced; {built.elapsed_s:.1f} s{rate}\n"
+        f"{built.documents_replaced:,} documents replaced; {built.elapsed_s:.1f} s{rate}"
     )
     return OK
+
+
+def _reindex(session: Session, options: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from pdf_ops.contract.opensearch import IndexNames, OpenSearchError
+    from pdf_ops.search.building import LocalDataset, S3Dataset
+    from pdf_ops.search.found import NoIndexError
+    from pdf_ops.search.opensearch import client_of, reindex
+
+    pipeline = replace(session.settings, aws_conn_id="")
+    if not pipeline.opensearch_url:
+        raise CommandError("there is no OpenSearch: set AIRFLOW__PDF_OPS__OPENSEARCH_URL", UNUSABLE)
+    names = IndexNames(pipeline.opensearch_index)
+    try:
+        dataset = (
+            LocalDataset(options.dataset)
+            if options.dataset
+            else S3Dataset(_store(session), pipeline.layout.pages_dataset())
+        )
+        done = reindex(client_of(pipeline, timeout_s=60.0), names, dataset, on_progress=_progress())
+    except (NoIndexError, OpenSearchError) as error:
+        raise CommandError(
+            f"{error}. What was written stays; run it again when that is mended", UNUSABLE
+        ) from None
+    write(
+        f"{done.rows:,} pages of {done.files:,} files: {done.indexed:,} documents in {names.pages} and "
+        f"{names.files}, {len(done.refused):,} refused; {done.elapsed_s:.1f} s"
+    )
+    for identity, reason in sorted(done.refused.items())[:10]:
+        sys.stderr.write(f"refused {identity}: {reason}\n")
+    return WRONG if done.refused else OK
 
 
 def _index_of(session: Session, options: argparse.Namespace) -> tuple[SearchIndex, str]:
@@ -107,13 +144,17 @@ def _update_local(options: argparse.Namespace) -> Built:
 
 
 def _update_published(session: Session, options: argparse.Namespace) -> Built:
-    from pdf_ops.objects import ObjectStore
     from pdf_ops.search.publishing import update_published
 
-    pipeline = session.settings
-    store = ObjectStore(aws_conn_id=None, region_name=pipeline.aws_region or None)
-    built, _ = update_published(store, pipeline.layout, is_rebuild=options.rebuild, on_progress=_progress())
+    layout = session.settings.layout
+    built, _ = update_published(_store(session), layout, is_rebuild=options.rebuild, on_progress=_progress())
     return built
+
+
+def _store(session: Session) -> ObjectStore:
+    from pdf_ops.objects import ObjectStore
+
+    return ObjectStore(aws_conn_id=None, region_name=session.settings.aws_region or None)
 
 
 def _progress() -> Any:

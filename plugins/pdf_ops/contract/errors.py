@@ -442,7 +442,7 @@ class ErrorKind(Enum):
         "opensearch",
         Phase.INDEX,
         "The pages are in Parquet but could not be indexed in OpenSearch.",
-        "Check the domain's health and the worker's rights, then index again from the Parquet dataset.",
+        "Check the domain's health and the worker's rights, then `pdf-ops reindex` writes the dataset again.",
         retryable=True,
         counts_as_attempt=False,
         counted_as=CountedAs.UNCHANGED,

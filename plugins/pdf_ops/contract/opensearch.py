@@ -225,6 +225,10 @@ class FileText:
             self._texts.append(text[: MAX_EXTRACTED_CHARS - self._kept])
             self._kept += len(text)
 
+    def forget_text(self) -> None:
+        """Keep the figures only."""
+        self._texts, self._kept = [], MAX_EXTRACTED_CHARS
+
     def action(self, names: IndexNames, indexed_at: datetime) -> Action:
         """The file's document."""
         if self.last_read_at is None:

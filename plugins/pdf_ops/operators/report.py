@@ -44,6 +44,7 @@ class ReportOperator(RunOutputsOperator):
     :param prices: US dollars an hour, see :class:`pdf_ops.cost.Prices`. (templated)
     :param fleet: The fleet's containers, ``{started_at, stopped_at, cpu, memory, capacity}`` each; without
         them the cost is computed from the workers' CPU time. (templated)
+    :param optional: Tasks that may fail without failing the run.
     """
 
     template_fields: Sequence[str] = (
@@ -71,6 +72,7 @@ class ReportOperator(RunOutputsOperator):
         failure_threshold: float | str | None = None,
         prices: Mapping[str, Any] | None = None,
         fleet: Any = None,
+        optional: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("trigger_rule", TriggerRule.ALL_DONE)
@@ -81,6 +83,7 @@ class ReportOperator(RunOutputsOperator):
         self.failure_threshold = failure_threshold
         self.prices = prices
         self.fleet = fleet
+        self.optional = frozenset(optional)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Collect, write both files, and say where they are."""
@@ -98,7 +101,7 @@ class ReportOperator(RunOutputsOperator):
             reconciliation=_read_json(store, layout.reconciliation_json(self.run_id)),
             dead_letters=self._dead_letters(),
             tasks=_containers(self.fleet),
-            failed_tasks=failed_tasks(context, upstream_of(self)),
+            failed_tasks=failed_tasks(context, upstream_of(self) - self.optional),
             failure=self.failure,
             failure_threshold=_number(self.failure_threshold),
             prices=Prices.of(self.prices),

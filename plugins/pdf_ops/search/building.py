@@ -26,7 +26,7 @@ from pdf_ops.search.embedded import (
 from pdf_ops.search.found import NoIndexError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pdf_ops.contract.layout import S3Uri
     from pdf_ops.objects import ObjectStore
@@ -313,8 +313,15 @@ class _Update:
         )
 
 
-def rows_of(path: Path) -> Iterator[dict[str, Any]]:
-    """A file's rows with the columns that the index has, a few at a time.
+def rows_of(
+    path: Path, columns: Sequence[str] = COLUMNS, *, has_moments: bool = False
+) -> Iterator[dict[str, Any]]:
+    """A file's rows with some columns, a few at a time.
+
+    Args:
+        path: The file.
+        columns: Which ones.
+        has_moments: Have times as such, and not in milliseconds.
 
     Raises:
         NoIndexError: If it does not hold page rows.
@@ -324,16 +331,14 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
 
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(BATCH_ROWS, columns=list(COLUMNS), use_threads=False):
-                moments = batch.schema.get_field_index("read_at")
-                if moments < 0 or batch.num_columns != len(COLUMNS):
-                    raise NoIndexError(f"{path.name} does not hold page rows: it lacks {_missing(batch)}")
-                yield from batch.set_column(
-                    moments, "read_at", batch.column(moments).cast(pa.int64())
-                ).to_pylist()
+            missing = [name for name in columns if name not in file.schema_arrow.names]
+            if missing:
+                raise NoIndexError(f"{path.name} does not hold page rows: it lacks {', '.join(missing)}")
+            for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
+                if not has_moments:
+                    moments = batch.schema.get_field_index("read_at")
+                    whole = batch.column(moments).cast(pa.int64())
+                    batch = batch.set_column(moments, "read_at", whole)  # noqa: PLW2901
+                yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise NoIndexError(f"{path.name} is not a readable Parquet file: {error}") from error
-
-
-def _missing(batch: Any) -> str:
-    return ", ".join(name for name in COLUMNS if name not in batch.schema.names)

@@ -17,6 +17,10 @@ class NoIndexError(Exception):
     """There is no index that could answer; the message says what to do."""
 
 
+class NeverBuiltError(NoIndexError):
+    """There is none yet: nothing has gone wrong."""
+
+
 class NotReadyError(NoIndexError):
     """There is one, and it is on its way here."""
 

@@ -21,7 +21,7 @@ from pdf_ops.contract.layout import S3Uri
 from pdf_ops.hooks.clients import error_code
 from pdf_ops.search.building import Built, Progress, S3Dataset, update
 from pdf_ops.search.embedded import STATE, IndexState
-from pdf_ops.search.found import NoIndexError
+from pdf_ops.search.found import NeverBuiltError, NoIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -129,7 +129,7 @@ class Publisher:
             if error_code(error) in ("304", "NotModified"):
                 return None
             if error_code(error) in ("404", "NoSuchKey"):
-                raise NoIndexError(_NO_INDEX) from None
+                raise NeverBuiltError(_NO_INDEX) from None
             raise
         with answer["Body"] as body:
             return answer["ETag"].strip('"'), body.read()

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.old_data import FIXTURES, RUN_ID, folder_of
 
+from pdf_ops.compaction import PageCompactor
 from pdf_ops.contract.documents import (
     DOCUMENT_SCHEMA_VERSION,
     DocumentRow,
@@ -26,7 +27,7 @@ from pdf_ops.contract.messages import parse_message
 from pdf_ops.contract.pages import PAGE_SCHEMA_VERSION, Method, MethodReason, PageRow, PageStatus, page_schema
 from pdf_ops.contract.runs import Counters, Outcome, RunRecord
 from pdf_ops.contract.state import DocumentState
-from pdf_ops.merging import ManifestMerger, ManifestWriter, PageCompactor, UnreadableRowsError, read_rows
+from pdf_ops.merging import ManifestMerger, ManifestWriter, UnreadableRowsError, read_rows
 
 FOLDERS = sorted(FIXTURES.glob("pages-*-documents-*"))
 STATUSES = {"broken.pdf": "failed", "half.pdf": "partial", "text.pdf": "done"}

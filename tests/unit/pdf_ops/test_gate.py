@@ -57,6 +57,13 @@ def test_a_failed_teardown_or_a_task_that_is_not_upstream_does_not_fail_the_run(
     execute(pipeline(), GOOD | {"stop_fleet": "failed", "elsewhere": "failed"})
 
 
+def test_a_task_that_the_run_does_not_depend_on_may_fail():
+    gate = pipeline()
+    gate.optional = frozenset({"list"})
+
+    execute(gate, GOOD | {"list": "failed"})
+
+
 def test_the_cause_is_named_and_not_the_tasks_that_it_kept_from_starting():
     states = GOOD | {"list": "failed", "fleet_2": "upstream_failed", "report": "success"}
     ti = FakeTaskInstance("run-1", states)

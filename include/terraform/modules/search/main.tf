@@ -1,4 +1,4 @@
-# An OpenSearch domain for those who want to search the pages. pdf_ops itself does not write to it.
+# An OpenSearch domain that the workers index pages in, and that Airflow searches.
 
 resource "aws_opensearch_domain" "this" {
   #checkov:skip=CKV_AWS_84:Slow and error logs cost more than they tell for an index that can be made again from the dataset
@@ -63,7 +63,7 @@ data "aws_iam_policy_document" "this" {
 
     principals {
       type        = "AWS"
-      identifiers = var.principal_arns
+      identifiers = concat(var.principal_arns, [var.worker_role_arn])
     }
   }
 }
@@ -84,5 +84,15 @@ resource "aws_vpc_security_group_ingress_rule" "https" {
   from_port                    = 443
   to_port                      = 443
   referenced_security_group_id = each.value
+  tags                         = var.tags
+}
+
+resource "aws_vpc_security_group_ingress_rule" "workers" {
+  security_group_id            = aws_security_group.this.id
+  description                  = "Workers"
+  ip_protocol                  = "tcp"
+  from_port                    = 443
+  to_port                      = 443
+  referenced_security_group_id = var.worker_security_group_id
   tags                         = var.tags
 }

@@ -28,6 +28,16 @@ variable "principal_arns" {
   type        = list(string)
 }
 
+variable "worker_role_arn" {
+  description = "Role of the workers, which write."
+  type        = string
+}
+
+variable "worker_security_group_id" {
+  description = "Security group of the workers."
+  type        = string
+}
+
 variable "client_security_group_ids" {
   description = "Security groups that may connect."
   type        = list(string)

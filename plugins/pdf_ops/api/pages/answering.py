@@ -5,12 +5,12 @@ One class of routes, so that no page has to think of it. The REST routes answer 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
 
-import anyio
 from botocore.exceptions import BotoCoreError, ClientError
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -34,8 +34,7 @@ class PageRoute(APIRoute):
 
         async def answer_or_explain(request: Request) -> Response:
             try:
-                with anyio.fail_after(DEADLINE_S):
-                    return await answer(request)
+                return await _in_time(answer(request))
             except ProblemError as error:
                 return explain(request, error.status, error.detail)
             except HTTPException as error:
@@ -55,6 +54,22 @@ class PageRoute(APIRoute):
                 )
 
         return answer_or_explain
+
+
+async def _in_time(answering: Coroutine[Any, Any, Response]) -> Response:
+    """Wait for an answer, but not for longer than a person does.
+
+    It is left to end by itself then: a thread that waits for AWS cannot be stopped.
+
+    Raises:
+        TimeoutError: If it takes too long.
+    """
+    task = asyncio.ensure_future(answering)
+    done, _ = await asyncio.wait({task}, timeout=DEADLINE_S)
+    if not done:
+        task.add_done_callback(lambda late: late.cancelled() or late.exception())
+        raise TimeoutError
+    return task.result()
 
 
 def explain(request: Request, status: int, detail: str) -> Response:

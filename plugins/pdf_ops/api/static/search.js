@@ -61,7 +61,7 @@ async function search(words, cursor) {
   } catch (error) {
     if (number !== asked) return;
     status.textContent = "";
-    problem.textContent = error.status === 404 ? `This API has no search. (${error.message})` : error.message;
+    problem.textContent = error.message;
   }
 }
 
