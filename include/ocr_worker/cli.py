@@ -125,10 +125,13 @@ def _add_settings(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    gc.freeze()  # What was loaded stays: no collection needs to look at it.
+    is_alone = arguments is None  # With arguments it is called by another program, whose modules are its own.
+    if is_alone:
+        gc.freeze()  # What was loaded stays: no collection needs to look at it.
     for variable in ONE_THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
     options = build_parser().parse_args(arguments)
+    options.is_alone = is_alone
     try:
         if options.command == "run":
             return _run(options)
@@ -166,7 +169,8 @@ def _run(options: argparse.Namespace) -> int:
     from ocr_worker.service import serve
 
     hide_memory()
-    load_parquet()
+    if options.is_alone:
+        load_parquet()
     settings = load(ServiceSettings, _flags(options))
     if settings.secret_name is not None:
         settings = load(ServiceSettings, _flags(options), asyncio.run(read_secret(settings)))
@@ -196,7 +200,7 @@ def _extract(options: argparse.Namespace, settings: WorkerSettings) -> int:
     if settings.ocr is not OcrMode.OFF:
         tesseract.check_languages(settings.reading.languages)
     files = find_files(options.inputs, without=[options.out, *filter(None, [options.text_dir])])
-    if options.format is OutputFormat.PARQUET:
+    if options.is_alone and options.format is OutputFormat.PARQUET:
         load_parquet()
     destination = Destination(folder=options.out, format=options.format, text_folder=options.text_dir)
     with choose_reporter(as_json=options.json) as reporter:
