@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 MAX_KEY_BYTES = 1024
 MAX_PREFIX_CHARS = 400
 MAX_SEGMENT_CHARS = 200
+OUTPUT_FOLDERS = ("by_document/", "staged/", "pages/", "documents/", "search/")
+"""All that is written below the output prefix; whoever lists a bucket with documents leaves it out."""
+MANIFEST_FOLDERS = ("runs/", "pace/")
+"""All that is written below the manifest prefix."""
 
 _SCHEME = "s3://"
 # What botocore takes, minus names that no bucket can have.

@@ -21,10 +21,11 @@ from pdf_ops.contract.layout import Layout, S3Uri, parse_bucket
 from pdf_ops.contract.listing import Decision, ListedObject, read_lines
 from pdf_ops.contract.state import state_key
 from pdf_ops.dead_letters import LetterReader
+from pdf_ops.frozen_listing import ListingSummary, ShardWriter, summary_of
 from pdf_ops.hooks.clients import aws_client, error_code
 from pdf_ops.hooks.tables import StateTable
 from pdf_ops.objects import ObjectStore
-from pdf_ops.operators.listing import ListingSummary, PdfListOperator, ShardWriter, get_object, summary_of
+from pdf_ops.operators.listing import PdfListOperator
 from pdf_ops.redrive import MAX_LETTERS, MAX_SECONDS, Criteria, documents_of, select_letters, select_results
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class ClearLettersOperator(BaseOperator):
             manifest_prefix=self.manifest_prefix,
         )
         s3 = aws_client("s3", aws_conn_id=self.aws_conn_id, region_name=self.region_name)
-        frozen = get_object(s3, summary_of(layout, self.run_id))
+        frozen = ObjectStore(client=s3).read(summary_of(layout, self.run_id))
         if frozen is None:
             return 0
         summary = ListingSummary.from_json(frozen)

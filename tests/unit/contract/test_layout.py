@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import inspect
+import re
 from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdf_ops.contract import layout as layout_module
 from pdf_ops.contract.layout import (
+    MANIFEST_FOLDERS,
     MAX_PREFIX_CHARS,
+    OUTPUT_FOLDERS,
     Layout,
     LayoutError,
     S3Uri,
@@ -113,6 +118,13 @@ def test_the_objects_of_a_run_are_below_its_prefixes_and_no_other_runs_are(run_i
     assert part.key.startswith(LAYOUT.manifest_parts_prefix(run_id).key)
     assert shard.key.startswith(LAYOUT.run_prefix(run_id).key)
     assert shard.key.startswith(LAYOUT.run_prefix(other).key) == (run_id == other)
+
+
+def test_the_folders_that_a_listing_leaves_out_are_all_that_is_written():
+    source = inspect.getsource(layout_module)
+
+    for prefix, folders in (("output", OUTPUT_FOLDERS), ("manifest", MANIFEST_FOLDERS)):
+        assert set(re.findall(rf"{{self\.{prefix}_prefix}}([a-z_]+/)", source)) == set(folders)
 
 
 def test_datasets_hold_their_parts():

@@ -8,15 +8,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pdf_ops import frozen_listing
+from pdf_ops.bucket_pages import folders_of, raw_pages
 from pdf_ops.contract.attributes import item_of
 from pdf_ops.contract.fingerprint import ReadingConfig
 from pdf_ops.contract.layout import Layout, S3Uri
 from pdf_ops.contract.listing import Decision, read_lines
 from pdf_ops.contract.runs import total_key
 from pdf_ops.exceptions import SettingsError, WindowError
+from pdf_ops.frozen_listing import summary_of
 from pdf_ops.hooks.tables import RunsTable, StateTable
+from pdf_ops.judging import own_prefixes
+from pdf_ops.objects import ObjectStore
 from pdf_ops.operators import listing
-from pdf_ops.operators.listing import PdfListOperator, folders_of, own_prefixes, raw_pages, summary_of
+from pdf_ops.operators.listing import PdfListOperator
 
 RUN = "manual__2026-01-01T00:00:00+00:00"
 BODY = b"%PDF-1.7 "
@@ -152,8 +157,9 @@ def test_what_the_pipeline_writes_is_not_listed_as_a_document(aws, context):
 def test_documents_below_the_output_prefix_are_still_documents():
     layout = Layout(output_bucket="bucket", output_prefix="", manifest_bucket="bucket", manifest_prefix="all")
 
-    assert own_prefixes(layout, "bucket", "all/in/") == ("by_document/", "pages/", "documents/", "all/runs/")
-    assert own_prefixes(layout, "bucket", "in/") == ("by_document/", "pages/", "documents/", "all/")
+    ours = ("by_document/", "staged/", "pages/", "documents/", "search/")
+    assert own_prefixes(layout, "bucket", "all/in/") == (*ours, "all/runs/", "all/pace/")
+    assert own_prefixes(layout, "bucket", "in/") == (*ours, "all/")
     assert own_prefixes(layout, "another", "in/") == ()
 
 
@@ -241,8 +247,8 @@ def test_an_empty_prefix_is_a_run_with_nothing_to_do(aws, context):
 
 
 def test_shards_end_after_so_many_sent_lines(aws, context, monkeypatch):
-    monkeypatch.setattr(listing, "SHARD_LINES", 3)
-    monkeypatch.setattr(listing, "DOUBLE_SHARDS_EVERY", 2)
+    monkeypatch.setattr(frozen_listing, "SHARD_LINES", 3)
+    monkeypatch.setattr(frozen_listing, "DOUBLE_SHARDS_EVERY", 2)
     aws.put(*(f"{number:02}.pdf" for number in range(20)))
     put_state(aws, "00.pdf", etag=hashlib.md5(BODY, usedforsecurity=False).hexdigest())
 
@@ -285,7 +291,7 @@ def test_an_error_while_listing_is_raised_and_not_swallowed(aws, context):
     with pytest.raises(Exception, match="NoSuchBucket"):
         operator(aws, bucket="no-such-bucket").execute(context)
     layout = Layout(**{name: value for name, value in aws.places.items() if name != "runs_table"})
-    assert listing.get_object(aws.client("s3"), summary_of(layout, RUN)) is None
+    assert ObjectStore(client=aws.client("s3")).read(summary_of(layout, RUN)) is None
 
 
 def test_the_first_task_of_a_run_names_the_settings_that_are_missing(aws, context, monkeypatch):
