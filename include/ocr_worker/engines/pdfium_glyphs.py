@@ -34,7 +34,7 @@ _CONTRAST_LEVELS = 12
 # 36 dpi: enough to tell that something is there.
 _LOOK_SCALE = 0.5
 _MAX_LOOK_PT = 3_000.0
-_MAX_LOOK_S = 1.0
+_MAX_LOOK_S = 5.0
 _COVERING_MARGIN_PT = 1.0
 # A smaller share of the page hides too little of its text to matter.
 _MIN_COVER_SHARE = 0.01
