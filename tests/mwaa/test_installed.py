@@ -101,7 +101,9 @@ def test_the_dags_parse_without_errors(environment, home):
     dags = environment.airflow_rows(home, "dags", "list", "--local")
 
     assert environment.airflow_rows(home, "dags", "list-import-errors", "--local") == []
-    assert {dag["dag_id"] for dag in dags} == {path.stem for path in environment.dags.glob("*.py")}
+    # The doorbell's file defines nothing unless it is configured.
+    files = {path.stem for path in environment.dags.glob("*.py")}
+    assert {dag["dag_id"] for dag in dags} == files - {"pdf_doorbell"}
 
 
 def test_the_plugin_loads_without_errors(environment, home):
