@@ -108,7 +108,7 @@ mwaa-publish: mwaa ## Bring it into the bucket of an environment (BUCKET=... ENV
 	@$(BIN)/python -m mwaa publish --bucket '$(BUCKET)' $(if $(ENVIRONMENT),--environment '$(ENVIRONMENT)') \
 		$(if $(TFVARS),--tfvars '$(TFVARS)') $(if $(REPLACE),--replace)
 
-mwaa-test: $(READY) $(AWS_CLI_READY) ## Install the bundle as MWAA does, on Python 3.12 and both versions of Airflow, and run the DAG
+mwaa-test: $(READY) $(AWS_CLI_READY) $(VENDORED) ## Install the bundle as MWAA does, on Python 3.12 and both versions of Airflow, and run the DAG
 	$(BIN)/pytest tests/mwaa $(MWAA_TEST_ARGS)
 
 terraform-test: $(READY) $(CHECKOV_READY) ## Check include/terraform: format, against the code, permissions against real runs, checkov
