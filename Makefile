@@ -12,7 +12,8 @@ CHECKOV_READY := $(CHECKOV_VENV)/.ready
 NODE_VENV := .venv-node
 VENDORED := plugins/pdf_ops/api/static/vendor/.ready
 BIN := $(VENV)/bin
-PYTEST_ARGS ?= -n 2 --dist loadfile
+# In the order of testpaths, the longest files first: else one process is left with them in the end.
+PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 CORPUS ?= ../shared/corpus
 PORT ?= 8080
 DOCS ?= 20000
