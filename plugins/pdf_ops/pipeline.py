@@ -257,7 +257,8 @@ def read_and_publish(sent: Any, listing: Any) -> None:
         on_failure_fail_dagrun=True
     )
 
-    sent >> [fleet, fleet_is_due]
+    # The report, too, waits for whoever sends: a fleet that is not needed ends while a person is still asked.
+    sent >> [fleet, fleet_is_due, report]
     plan_fleet >> fleet_is_due >> wait >> stop_fleet
     [wait, stop_fleet] >> plan_merge
     merge >> publish >> reconcile >> report >> gate

@@ -155,7 +155,7 @@ def test_the_tasks_are_wired_as_the_design_says(parsed):
         "publish": ["merge"],
         "reconcile": ["list", "publish"],
         "index": ["publish"],
-        "report": ["fleet", "index", "list", "reconcile"],
+        "report": ["enqueue", "fleet", "index", "list", "reconcile"],
         "gate": ["report"],
     }
 
@@ -178,7 +178,7 @@ def test_without_search_there_is_no_such_task():
     found = run(PARSE, str(REPOSITORY / "dags" / "pdf_ocr.py"), AIRFLOW__PDF_OPS__SEARCH_INDEX="false")
 
     assert "index" not in found["tasks"]
-    assert found["tasks"]["report"]["upstream"] == ["fleet", "list", "reconcile"]
+    assert found["tasks"]["report"]["upstream"] == ["enqueue", "fleet", "list", "reconcile"]
 
 
 def test_the_only_leaf_is_the_gate(parsed):
